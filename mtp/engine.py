@@ -1,0 +1,272 @@
+"""The engine: one window from request to commit. Pure Python; every tensor lives behind the executor seam.
+
+request -> grants (caps) -> policy (rows, depth) -> executor: pack, verify, picks, accept, commit, draft -> outcomes -> booked.
+Read `Engine.step` first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mtp.execution.protocol import Executor, Outcome, Timing
+from mtp.grants import Everyone
+from mtp.metrics import Round
+from mtp.policies import Policy
+from mtp.request import Finish, Finished, Request, Stream
+from mtp.windows import Group, SlotView
+
+
+@dataclass(frozen=True)
+class Step:
+    """One action of the engine. kind: `prefill` or `window`; rows: of it, before padding."""
+
+    kind: str
+    rows: int
+    start_s: float
+    end_s: float
+    timing: Timing
+
+
+class Engine:
+    """Drives requests through an executor, one step at a time.
+
+    slots: requests that may be live at once; rows: of a window; prefill_chunk: prompt tokens of one prefill step;
+    on_tokens(request id, tokens): called as tokens are committed.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        slots: int,
+        rows: int = 8,
+        policy: Policy,
+        grants: Everyone | None = None,
+        prefill_chunk: int = 256,
+        on_tokens: Callable[[str, Sequence[int]], None] | None = None,
+    ) -> None:
+        for name, value in (("slots", slots), ("rows", rows), ("prefill_chunk", prefill_chunk)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}, expected at least 1")
+        if rows < min(policy.sizes):
+            raise ValueError(f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})")
+        self.executor = executor
+        self.rows = rows
+        self.policy = policy
+        self.grants = grants or Everyone()
+        self.prefill_chunk = prefill_chunk
+        self.on_tokens = on_tokens
+        self.waiting: deque[Request] = deque()  # by arrival
+        self.streams: dict[int, Stream] = {}  # by slot
+        self.free = list(range(slots))  # a heap: the lowest slot is taken first
+        self.start = 0  # where the next window's rotation begins
+        self.windows = 0
+        self.rounds: list[Round] = []
+        self.steps: list[Step] = []
+        self.finished: list[Finished] = []
+        self.began_s = executor.now()
+        self._prefilled_last = False
+        self._ids: set[str] = set()
+
+    # ---- the caller's side
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises ValueError when it cannot be served: prompt beyond the context, unknown ids, an id twice."""
+        limits = self.executor.limits
+        if len(request.prompt) + 1 > limits.context:
+            raise ValueError(
+                f"request {request.id}: the prompt has {len(request.prompt)} tokens, expected at most {limits.context - 1} "
+                f"(context {limits.context} less one output token)"
+            )
+        if not all(0 <= token < limits.vocab for token in request.prompt):
+            wrong = next(token for token in request.prompt if not 0 <= token < limits.vocab)
+            raise ValueError(f"request {request.id}: prompt token {wrong} is outside the vocabulary (0 to {limits.vocab - 1})")
+        if request.id in self._ids:
+            raise ValueError(f"request {request.id}: the id is taken")
+        self.executor.check(request)
+        self._ids.add(request.id)
+        place = sum(other.arrival_s <= request.arrival_s for other in self.waiting)
+        self.waiting.insert(place, request)
+
+    def cancel(self, request_id: str) -> None:
+        """Mark a request: it ends at the next step with what it has. Unknown, ended or marked already: nothing happens."""
+        for stream in self.streams.values():
+            if stream.request.id == request_id:
+                stream.cancelled = True
+        for request in [request for request in self.waiting if request.id == request_id]:
+            self.waiting.remove(request)
+            self._file(request, None, "cancelled", None)
+
+    def run(self) -> list[Finished]:
+        """Step until nothing is left; what finished, in the order it did."""
+        while self.step():
+            pass
+        return self.finished
+
+    # ---- one step
+
+    def step(self) -> bool:
+        """One action: a prefill chunk or a window; the two alternate while both have work. False when nothing is left."""
+        self._drop_cancelled()
+        self._admit()
+        prefilling = [stream for stream in self.streams.values() if stream.prefilling]
+        decoding = [self.streams[slot] for slot in sorted(self.streams) if not self.streams[slot].prefilling]
+        if not prefilling and not decoding:
+            if not self.waiting:
+                return False
+            self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
+            return True
+        self._prefilled_last = bool(prefilling) and not (decoding and self._prefilled_last)
+        if self._prefilled_last:
+            self._prefill(min(prefilling, key=lambda stream: stream.start_s))
+        else:
+            self._window(decoding)
+        return True
+
+    def _admit(self) -> None:
+        """Requests that have arrived take free slots, first come first served."""
+        now = self.executor.now()
+        while self.free and self.waiting and self.began_s + self.waiting[0].arrival_s <= now:
+            request = self.waiting.popleft()
+            slot = heapq.heappop(self.free)
+            self.executor.admit(slot, request)
+            self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=now)
+
+    def _prefill(self, stream: Stream) -> None:
+        """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
+        begin = stream.prefilled
+        end = min(begin + self.prefill_chunk, len(stream.request.prompt))
+        start_s = self.executor.now()
+        try:
+            outcome = self.executor.prefill(stream.slot, begin, end, self.policy.depth)
+        except Exception as fault:  # one slot's fault ends that slot only
+            self._fail([stream], fault)
+            return
+        self.steps.append(Step("prefill", end - begin, start_s, self.executor.now(), self.executor.timing))
+        stream.prefilled = end
+        if outcome is not None:
+            stream.position = end - 1
+            self._book(stream, outcome)
+
+    def _window(self, decoding: Sequence[Stream]) -> None:
+        """Caps, plan, execution, booking."""
+        caps = self.grants.caps(decoding)
+        views = [_view(stream, caps[stream.slot]) for stream in decoding]
+        decision = self.policy.decide(views, rows=self.rows, start=self.start)
+        groups = decision.plan.groups
+        if not groups:
+            raise RuntimeError(f"the policy left the window empty although slots {[view.slot for view in views]} can run")
+        taking_part = [self.streams[group.slot] for group in groups]
+        start_s = self.executor.now()
+        try:
+            outcomes = self.executor.window(groups, decision.depth)
+        except Exception as fault:
+            self._fail(taking_part, fault)
+            return
+        end_s = self.executor.now()
+        self.steps.append(Step("window", decision.plan.rows, start_s, end_s, self.executor.timing))
+        self.start = decision.plan.next_start
+        entered = {group.slot for group in groups}
+        for stream in decoding:
+            stream.skips = 0 if stream.slot in entered else stream.skips + 1
+        for stream, group, outcome in zip(taking_part, groups, outcomes, strict=True):
+            self.rounds.append(_round(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
+            stream.rounds += 1
+            stream.accepted += outcome.committed.accepted
+            self._book(stream, outcome)
+        self.windows += 1
+
+    # ---- booking
+
+    def _book(self, stream: Stream, outcome: Outcome) -> None:
+        """What was committed moves the stream: tokens, position and held drafts together."""
+        committed = outcome.committed
+        now = self.executor.now()
+        stream.tokens.extend(committed.tokens)
+        stream.position += committed.kept
+        stream.emitted_s.extend([now - self.began_s] * committed.kept)
+        stream.held, stream.confidence, stream.held_for = outcome.held, outcome.confidence, stream.stamp
+        if committed.tokens and self.on_tokens:
+            self.on_tokens(stream.request.id, committed.tokens)
+        if committed.finish:
+            if committed.finish == "error":
+                announce(f"request {stream.request.id}: {outcome.error}")
+            self._end(stream, committed.finish, outcome.error)
+
+    def _drop_cancelled(self) -> None:
+        for stream in [stream for stream in self.streams.values() if stream.cancelled]:
+            self._end(stream, "cancelled", None)
+
+    def _fail(self, streams: Sequence[Stream], fault: Exception) -> None:
+        """The step raised: its slots end with what they have, once; all others go on."""
+        message = f"{type(fault).__name__}: {fault}"
+        names = ", ".join(stream.request.id for stream in streams)
+        announce(f"step failed for request {names}: {message}")
+        traceback.print_exception(fault, file=sys.stderr)
+        for stream in streams:
+            self._end(stream, "error", message)
+
+    def _end(self, stream: Stream, finish: Finish, error: str | None) -> None:
+        del self.streams[stream.slot]
+        self.executor.release(stream.slot)
+        heapq.heappush(self.free, stream.slot)
+        self._file(stream.request, stream, finish, error)
+
+    def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None) -> None:
+        self.finished.append(
+            Finished(
+                id=request.id,
+                prompt=request.prompt,
+                tokens=tuple(stream.tokens) if stream else (),
+                finish=finish,
+                priority=request.priority,
+                error=error,
+                rounds=stream.rounds if stream else 0,
+                accepted=stream.accepted if stream else 0,
+                arrival_s=request.arrival_s,
+                start_s=stream.start_s - self.began_s if stream else None,
+                end_s=self.executor.now() - self.began_s,
+                emitted_s=tuple(stream.emitted_s) if stream else (),
+            )
+        )
+
+
+def announce(message: str) -> None:
+    """One ERR line on stdout and on stderr: servers often keep only one of them."""
+    for out in (sys.stdout, sys.stderr):
+        print(f"ERR {message}", file=out, flush=True)
+
+
+def _view(stream: Stream, cap: int | None) -> SlotView:
+    held = stream.held if stream.held_for == stream.stamp else 0  # drafts made for another prefix are never used
+    return SlotView(
+        slot=stream.slot,
+        held=held,
+        room=stream.room,
+        position=stream.position,
+        context=stream.context,
+        cap=cap,
+        confidence=stream.confidence if held else (),
+        skips=stream.skips,
+    )
+
+
+def _round(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:
+    committed = outcome.committed
+    return Round(
+        window=window,
+        slot=stream.slot,
+        request=stream.request.id,
+        rows=group.rows,
+        drafted=group.rows - 1,
+        accepted=committed.accepted,
+        committed=committed.kept,
+        finish=committed.finish,
+        start_s=start_s,
+        end_s=end_s,
+    )

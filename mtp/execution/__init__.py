@@ -1,0 +1,1 @@
+"""The two executors behind the engine's seam."""

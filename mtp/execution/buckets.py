@@ -1,0 +1,58 @@
+"""Row buckets: the row counts that windows are rounded up to, and which counts give bit-equal rows on this device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """sizes: ascending row counts; empty = `tight`, every window keeps its exact row count."""
+
+    sizes: tuple[int, ...] = (4, 8)
+
+    def __post_init__(self) -> None:
+        sizes = tuple(self.sizes)
+        object.__setattr__(self, "sizes", sizes)
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes) or list(sizes) != sorted(set(sizes)):
+            raise ValueError(f"buckets is {list(sizes)}, expected ascending row counts, or tight")
+
+    @classmethod
+    def parse(cls, value: Sequence[int] | Literal["tight"], rows: int) -> Buckets:
+        """From a config: a list whose largest covers a window of `rows` rows, or `tight`."""
+        if value == "tight":
+            return cls(())
+        if isinstance(value, str) or not value:
+            raise ValueError(f"buckets is {value!r}, expected a list of row counts or tight")
+        buckets = cls(tuple(value))
+        if buckets.sizes[-1] < rows:
+            raise ValueError(f"buckets is {list(value)}, expected its largest to cover a window of {rows} rows")
+        return buckets
+
+    @property
+    def tight(self) -> bool:
+        return not self.sizes
+
+    def round_up(self, rows: int) -> int:
+        return next((size for size in self.sizes if size >= rows), rows)
+
+    def describe(self) -> str:
+        return "tight" if self.tight else "[" + ", ".join(map(str, self.sizes)) + "]"
+
+
+def bit_equal_row_counts(weights: Sequence[Tensor], *, rows: int) -> tuple[int, ...]:
+    """Row counts of 1..rows at which a product with every weight [out, in] gives row 0 the bits it has at `rows` rows."""
+    generator = torch.Generator().manual_seed(0)
+    equal = set(range(1, rows + 1))
+    shapes = {(tuple(weight.shape), weight.dtype): weight for weight in weights}  # one of each form
+    for weight in shapes.values():
+        x = torch.randn(rows, weight.shape[1], generator=generator).to(weight.device, weight.dtype)
+        whole = linear(x, weight)
+        equal = {n for n in equal if torch.equal(linear(x[:n], weight), whole[:n])}
+    return tuple(sorted(equal))

@@ -1,0 +1,75 @@
+"""The executor seam: what the engine asks of whatever carries out its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mtp.commit import Committed
+from mtp.request import Request
+from mtp.windows import Group
+
+
+@dataclass(frozen=True)
+class Limits:
+    """vocab: real token ids; context: most prompt + output tokens of a slot; stop_ids: the model's own."""
+
+    vocab: int
+    context: int
+    stop_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one slot's group led to. held: drafts the executor now holds for it; confidence: the drafter's own, per draft."""
+
+    slot: int
+    committed: Committed
+    held: int = 0
+    confidence: tuple[float, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one step. padded: rows of the bucket beyond the window's."""
+
+    verify: float = 0.0
+    commit_and_draft: float = 0.0
+    capture: float = 0.0
+    padded: int = 0
+
+
+class Executor(Protocol):
+    """Two implementations: the model (tensors) and the tape (pure). The engine is the same code on both."""
+
+    limits: Limits
+    max_depth: int
+    timing: Timing  # of the last step
+
+    def check(self, request: Request) -> None:
+        """Raises ValueError when this executor cannot serve the request (an option it lacks, more than it has room for)."""
+        ...
+
+    def admit(self, slot: int, request: Request) -> None:
+        """The slot is this request's from now on; nothing of an earlier one is left."""
+        ...
+
+    def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
+        """Prompt tokens start..stop-1. The last chunk ends as one commit (and drafts): its outcome; else None."""
+        ...
+
+    def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
+        """Verify, commit and draft: one outcome per group, in its order. An exception means these slots' state is lost."""
+        ...
+
+    def release(self, slot: int) -> None:
+        """The slot is free."""
+        ...
+
+    def now(self) -> float:
+        """Seconds; a wall clock or a virtual one."""
+        ...
+
+    def wait_until(self, time_s: float) -> None: ...

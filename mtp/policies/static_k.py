@@ -1,0 +1,28 @@
+"""A fixed number of drafts for everyone; k = 0 is plain decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mtp.policies.protocol import Decision
+from mtp.windows import SlotView, static_k
+
+
+@dataclass(frozen=True)
+class StaticK:
+    k: int = 0
+    sizes: tuple[int, ...] = (1, 2, 4)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k + 1 not in self.sizes:
+            allowed = ", ".join(str(size - 1) for size in sorted(self.sizes))
+            raise ValueError(f"policy.k is {self.k}, expected one less than a group size: {allowed}")
+
+    @property
+    def depth(self) -> int:
+        return self.k
+
+    def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
+        return Decision(static_k(slots, k=self.k, rows=rows, start=start, sizes=self.sizes), self.k)

@@ -1,0 +1,1 @@
+"""Targets: models that verify windows of rows."""

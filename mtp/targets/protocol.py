@@ -1,0 +1,47 @@
+"""What a target is. Tensors; every group boundary, slot, position and length is device data."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from mtp.execution.protocol import Limits
+from triton_kernels import Packed
+
+
+class Target(Protocol):
+    """A model with `slots` persistent places. Committed state: per slot, KV rows and recurrent state of its first n tokens.
+
+    KV rows at or beyond the committed length, and scratch that `verify` leaves for `commit`, are free to write.
+    """
+
+    limits: Limits
+    hidden_size: int
+    logit_width: int  # columns of the logits; >= limits.vocab
+
+    def prefill(self, slot: int, ids: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """Prompt tokens ids [n] int at positions start..start+n-1 become committed state of the slot.
+
+        Gives logits [1, width] of the last row and hidden [n, hidden] (after the final norm: what an MTP drafter reads)."""
+        ...
+
+    def verify(self, window: Packed) -> tuple[Tensor, Tensor]:
+        """Logits [bucket, width] and hidden [bucket, hidden] of a window's rows. Changes no committed state.
+
+        Row r sits at window.positions[r] of slot window.slots[r] and sees that slot's committed rows and the earlier rows of
+        its own group. Padding rows give anything and touch nothing. A row's result never depends on the other groups, nor on
+        how many rows its own group has after it."""
+        ...
+
+    def commit(self, window: Packed, kept: Tensor) -> None:
+        """The first kept[slot] (int32 [slots]) rows of each group of the window just verified become committed state."""
+        ...
+
+    def clear(self, slot: int) -> None:
+        """Nothing of the slot's past is left."""
+        ...
+
+    def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
+        """Keys and values [slots, kv heads, context, head size] of the last layer of that type, for drafters that read them."""
+        ...

@@ -1,0 +1,17 @@
+"""Window kernels: tensors in, tensors out. Every operation has a plain-torch twin with the ending `_torch`."""
+
+from triton_kernels.accept import Accepted, accept_prefix, accept_prefix_torch
+from triton_kernels.argmax import Picks, row_argmax, row_argmax_torch
+from triton_kernels.pack import Packed, pack_window, pack_window_torch
+
+__all__ = [
+    "Accepted",
+    "Packed",
+    "Picks",
+    "accept_prefix",
+    "accept_prefix_torch",
+    "pack_window",
+    "pack_window_torch",
+    "row_argmax",
+    "row_argmax_torch",
+]
