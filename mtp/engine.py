@@ -23,7 +23,7 @@ from mtp.windows import Group, SlotView
 
 @dataclass(frozen=True)
 class Step:
-    """One action of the engine. kind: `prefill` or `window`; rows: of it, before padding."""
+    """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding."""
 
     kind: str
     rows: int
@@ -112,6 +112,7 @@ class Engine:
 
     def step(self) -> bool:
         """One action: a prefill chunk or a window; the two alternate while both have work. False when nothing is left."""
+        begin_s = self.executor.now()
         self._drop_cancelled()
         self._admit()
         prefilling = [stream for stream in self.streams.values() if stream.prefilling]
@@ -123,9 +124,12 @@ class Engine:
             return True
         self._prefilled_last = bool(prefilling) and not (decoding and self._prefilled_last)
         if self._prefilled_last:
-            self._prefill(min(prefilling, key=lambda stream: stream.start_s))
+            rows = self._prefill(min(prefilling, key=lambda stream: stream.start_s))
         else:
-            self._window(decoding)
+            rows = self._window(decoding)
+        if rows:
+            kind = "prefill" if self._prefilled_last else "window"
+            self.steps.append(Step(kind, rows, begin_s, self.executor.now(), self.executor.timing))
         return True
 
     def _admit(self) -> None:
@@ -137,24 +141,23 @@ class Engine:
             self.executor.admit(slot, request)
             self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=now)
 
-    def _prefill(self, stream: Stream) -> None:
-        """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
+    def _prefill(self, stream: Stream) -> int:
+        """One chunk of a prompt. The last one ends as one commit: the first token, and drafts. Its rows, 0 if it failed."""
         begin = stream.prefilled
         end = min(begin + self.prefill_chunk, len(stream.request.prompt))
-        start_s = self.executor.now()
         try:
             outcome = self.executor.prefill(stream.slot, begin, end, self.policy.depth)
         except Exception as fault:  # one slot's fault ends that slot only
             self._fail([stream], fault)
-            return
-        self.steps.append(Step("prefill", end - begin, start_s, self.executor.now(), self.executor.timing))
+            return 0
         stream.prefilled = end
         if outcome is not None:
             stream.position = end - 1
             self._book(stream, outcome)
+        return end - begin
 
-    def _window(self, decoding: Sequence[Stream]) -> None:
-        """Caps, plan, execution, booking."""
+    def _window(self, decoding: Sequence[Stream]) -> int:
+        """Caps, plan, execution, booking. The window's rows, 0 if it failed."""
         caps = self.grants.caps(decoding)
         views = [_view(stream, caps[stream.slot]) for stream in decoding]
         decision = self.policy.decide(views, rows=self.rows, start=self.start)
@@ -167,9 +170,8 @@ class Engine:
             outcomes = self.executor.window(groups, decision.depth)
         except Exception as fault:
             self._fail(taking_part, fault)
-            return
+            return 0
         end_s = self.executor.now()
-        self.steps.append(Step("window", decision.plan.rows, start_s, end_s, self.executor.timing))
         self.start = decision.plan.next_start
         entered = {group.slot for group in groups}
         for stream in decoding:
@@ -180,6 +182,7 @@ class Engine:
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome)
         self.windows += 1
+        return decision.plan.rows
 
     # ---- booking
 

@@ -20,8 +20,11 @@ class Decision:
 class Policy(Protocol):
     """sizes: the group sizes it gives; depth: drafts made after a prefill, before the policy has seen the slot."""
 
-    sizes: tuple[int, ...]
-    depth: int
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
+
+    @property
+    def depth(self) -> int: ...
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
         """slots: the active ones, ascending, with their caps; rows: of the window; start: slot id the rotation begins at."""

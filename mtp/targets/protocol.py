@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from mtp.execution.protocol import Limits
@@ -18,6 +20,7 @@ class Target(Protocol):
 
     limits: Limits
     hidden_size: int
+    dtype: torch.dtype
     logit_width: int  # columns of the logits; >= limits.vocab
 
     def prefill(self, slot: int, ids: Tensor, start: int) -> tuple[Tensor, Tensor]:
@@ -36,6 +39,10 @@ class Target(Protocol):
 
     def commit(self, window: Packed, kept: Tensor) -> None:
         """The first kept[slot] (int32 [slots]) rows of each group of the window just verified become committed state."""
+        ...
+
+    def linear_weights(self) -> Sequence[Tensor]:
+        """Every matrix [out, in] that rows are multiplied with: what the row-count probe looks at."""
         ...
 
     def clear(self, slot: int) -> None:

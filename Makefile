@@ -1,0 +1,38 @@
+# Every target sets up .venv by itself; it is quick when nothing has changed.
+# pip's own variables (PIP_INDEX_URL, PIP_FIND_LINKS, ...) are honoured. PYTHON: the interpreter .venv is made with.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= 2.13.0
+STAMP := $(VENV)/.installed
+
+.PHONY: setup run test test-slow gpu-check train-tiny lint
+
+setup: $(STAMP)
+
+# torch first and alone: a machine without a GPU then takes a CPU wheel where its pip knows one
+$(STAMP): pyproject.toml Makefile
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[test,bench,train,report,sweep]"
+	@touch $(STAMP)
+
+run: $(STAMP)
+	@$(BIN)/python -m experiments.run $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest $(ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -m slow $(ARGS)
+
+train-tiny: $(STAMP)
+	$(BIN)/python -m experiments.train $(ARGS)
+
+gpu-check: $(STAMP)
+	@$(BIN)/python -m bench.gpu_check $(ARGS)

@@ -1,0 +1,55 @@
+"""Every job of a command line is composed and checked before the first one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.sweeper import Sweeper
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.checks import BadInput
+from experiments.setup import plan_of
+
+SHOWS = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc", "--resolve")
+
+
+def precheck(arguments: Sequence[str], configs: str, name: str) -> None:
+    """Raises BadInput with one line for the first override, key or value that cannot be used."""
+    if any(argument.split("=")[0] in SHOWS for argument in arguments):
+        return
+    parsed = get_args_parser().parse_args(list(arguments))
+    with initialize_config_dir(configs, version_base="1.3"):
+        for overrides in jobs_of(parsed.overrides, parsed.multirun):
+            try:
+                config = compose(name, overrides=overrides)
+                plan_of(config)
+            except (HydraException, OmegaConfBaseException) as wrong:
+                raise BadInput(_first_lines(wrong)) from wrong
+
+
+def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
+    """The overrides of every job of a command line."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
+    except HydraException as wrong:
+        raise BadInput(_first_lines(wrong)) from wrong
+    swept = [override for override in parsed if override.is_sweep_override()]
+    if not multirun:
+        if swept:
+            key = swept[0].get_key_element()
+            raise BadInput(f"{key} is {swept[0].value()}: several values need -m, a list needs brackets, like {key}=[1,2]")
+        return [list(overrides)]
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    Plugins.instance()
+    assert issubclass(BasicSweeper, Sweeper)
+    return [list(job) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
+
+
+def _first_lines(wrong: Exception) -> str:
+    return " ".join(str(wrong).split())

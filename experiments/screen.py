@@ -1,0 +1,91 @@
+"""What a person sees: a live line while a run works, and the tables at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+
+class LiveLine:
+    """A progress bar of tokens with the speed so far; silent where the output is no terminal."""
+
+    def __init__(self, console: Console, total_tokens: int, label: str) -> None:
+        counts = TextColumn("{task.completed:.0f}/{task.total:.0f} tokens {task.fields[speed]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), counts, TimeElapsedColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._progress.add_task(label, total=total_tokens, speed="")
+        self._tokens = 0
+
+    def __enter__(self) -> LiveLine:
+        self._began = perf_counter()
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def committed(self, request: str, tokens: Sequence[int]) -> None:
+        self._tokens += len(tokens)
+        speed = self._tokens / max(1e-9, perf_counter() - self._began)
+        self._progress.update(self._task, completed=self._tokens, speed=f"{speed:.0f} tok/s")
+
+
+def show(console: Console, metrics: dict[str, Any], text: str, request: str, folder: str) -> None:
+    """The text of one request, the figures, the parity verdict, and where the files are."""
+    console.print()
+    console.rule(f"text of {request}", align="left")
+    console.print(Text(text))
+    console.rule(align="left")
+    console.print(_figures(metrics))
+    if metrics["acceptance_by_position"]:
+        console.print(_positions(metrics["acceptance_by_position"]))
+    console.print(verdict(metrics["parity"]))
+    console.print(f"files: {folder}", soft_wrap=True)
+
+
+def verdict(parity: dict[str, Any]) -> Text:
+    if not parity["checked"]:
+        return Text("parity: not checked", style="yellow")
+    if parity["exact"]:
+        count = parity["checked"]
+        return Text(f"parity: exact, {count} of {count} requests equal plain decoding token by token", style="green")
+    first = parity["first_difference"]
+    where = f"{first['request']} differs at token {first['index']} (plain {first['plain']}, here {first['run']})"
+    return Text(f"parity: NOT exact, {where}", style="bold red")
+
+
+def _figures(metrics: dict[str, Any]) -> Table:
+    plain, speed = metrics["plain_tokens_per_s"], metrics["tokens_per_s"]
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for name, value in (
+        ("tokens/s (decode)", _number(speed, ".1f")),
+        ("fastest plain decoding", _number(plain, ".1f")),
+        ("ratio", _number(speed / plain if speed and plain else None, ".2f")),
+        ("mean acceptance length", _number(metrics["mean_acceptance_length"], ".2f")),
+        ("acceptance, novel tokens", _number(metrics["acceptance_novel"], ".2f")),
+        ("repetition", _number(metrics["repetition"], ".2f")),
+        ("rows kept of rows verified", f"{metrics['rows_kept']} of {metrics['rows_verified']} (and {metrics['rows_padded']} padding)"),
+        ("windows", str(metrics["windows"])),
+        ("tokens committed", str(metrics["tokens_committed"])),
+        ("evidence", f"{metrics['evidence']}, {metrics['device']}"),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _positions(positions: Sequence[dict[str, Any]]) -> Table:
+    table = Table("draft", "offered", "accepted", "conditional", "cumulative", box=None, padding=(0, 2))
+    for row in positions:
+        rates = (_number(row["conditional"], ".2f"), _number(row["cumulative"], ".2f"))
+        table.add_row(str(row["position"]), str(row["offered"]), str(row["accepted"]), *rates)
+    return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return "none" if value is None else format(value, form)

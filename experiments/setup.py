@@ -1,0 +1,119 @@
+"""A config becomes objects, once, at the edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate, to_absolute_path
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from tokenizers import Tokenizer
+
+from experiments.checks import BadInput, choice, integer
+from experiments.settings import Settings
+from experiments.workloads import PromptFile
+from mtp.drafters.protocol import Drafter
+from mtp.grants import Everyone
+from mtp.policies import Policy
+from mtp.request import Request
+from mtp.targets.protocol import Target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What needs no model: checked for every job before any starts."""
+
+    settings: Settings
+    policy: Policy
+    grants: Everyone
+    workload: PromptFile
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Setup:
+    plan: Plan
+    target: Target
+    drafter: Drafter | None
+    tokenizer: Tokenizer | None
+    requests: list[Request]
+
+
+def plan_of(config: DictConfig) -> Plan:
+    """Raises BadInput for any value that cannot be used."""
+    settings = Settings.of(config)
+    choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
+    choice("layout.key", config.layout.get("key"), ("off",))
+    policy = build(config.policy, "policy")
+    if settings.rows < min(policy.sizes):
+        raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
+    folder("target.path", config.target)
+    return Plan(settings, policy, build(config.grant, "grant"), build(absolute(config.workload), "workload"), device_of(config.device))
+
+
+def setup(config: DictConfig) -> Setup:
+    """Loads target, drafter and prompts. Raises BadInput as above."""
+    plan = plan_of(config)
+    settings = plan.settings
+    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device)
+    drafter = None
+    if plan.policy.depth > 0:
+        drafter = build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
+    tokenizer_file = Path(folder("target.path", config.target)) / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
+
+    def encode(text: str) -> list[int]:
+        if tokenizer is None:
+            raise ValueError(f"prompt is text, but {tokenizer_file} does not exist: give prompt_ids")
+        return tokenizer.encode(text).ids
+
+    requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    return Setup(plan, target, drafter, tokenizer, requests)
+
+
+def build(node: DictConfig, name: str, **arguments: Any) -> Any:
+    """Instantiate a config node; what its constructor refuses becomes one line."""
+    try:
+        made = instantiate(node, _convert_="all")
+        return made(**arguments) if arguments else made
+    except InstantiationException as wrong:
+        cause = wrong.__cause__ or wrong
+        if isinstance(cause, (ValueError, TypeError, OSError)):
+            raise BadInput(one_line(cause, name)) from wrong
+        raise
+    except (ValueError, OSError, OmegaConfBaseException) as wrong:
+        raise BadInput(one_line(wrong, name)) from wrong
+
+
+def one_line(wrong: BaseException, name: str) -> str:
+    text = " ".join(str(wrong).split())
+    return text if isinstance(wrong, BadInput) else f"{name}: {text}"
+
+
+def absolute(node: DictConfig) -> DictConfig:
+    """Relative paths are the launch folder's, whatever the working folder of the job."""
+    if node.get("path", None) is None:
+        return node
+    return OmegaConf.merge(node, {"path": to_absolute_path(str(node.path))})  # type: ignore[return-value]
+
+
+def folder(key: str, node: DictConfig) -> str:
+    if OmegaConf.is_missing(node, "path"):
+        raise BadInput(f"{key} is not given, expected a checkpoint folder")
+    path = to_absolute_path(str(node.path))
+    if not Path(path).is_dir():
+        raise BadInput(f"{key} is {node.path}, expected an existing checkpoint folder")
+    return path
+
+
+def device_of(node: DictConfig) -> torch.device:
+    name = choice("device.name", node.name, ("auto", "cpu", "cuda"))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("device.name is cuda, but torch finds no GPU here, expected auto or cpu")
+    if node.threads is not None:
+        torch.set_num_threads(integer("device.threads", node.threads, 1))
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
