@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -37,7 +38,7 @@ class Request:
             raise ValueError(
                 f"request {self.id}: min_new_tokens is {self.min_new_tokens}, expected 0 to max_new_tokens ({self.max_new_tokens})"
             )
-        if not self.arrival_s >= 0:
+        if not 0 <= self.arrival_s < math.inf:
             raise ValueError(f"request {self.id}: arrival_s is {self.arrival_s}, expected 0 or more seconds")
 
 

@@ -102,7 +102,7 @@ def static_k(slots: Sequence[SlotView], *, k: int, rows: int = 8, start: int = 0
     lengths = {view.slot: 1 for view in entered}
     left = rows - len(entered)
     for view in entered:
-        grown = max(n for n in sizes if n <= view.usable(k) + 1)
+        grown = max((n for n in sizes if n <= view.usable(k) + 1), default=1)
         if grown - 1 <= left:
             lengths[view.slot] = grown
             left -= grown - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mtp.execution.protocol import Limits
+from mtp.execution.protocol import Limits, stops_of
 from mtp.request import Request
 from triton_kernels import Accepted
 
@@ -67,8 +67,3 @@ class Buffers:
         depth = drafts.shape[1]
         self.drafts[:, :depth] = torch.where(moved[:, None], drafts, self.drafts[:, :depth])
         self.held.copy_(torch.where(moved, held, self.held))
-
-
-def stops_of(request: Request, limits: Limits) -> frozenset[int]:
-    """The ids that end a request: the model's and its own, or none."""
-    return frozenset() if request.ignore_stop else limits.stop_ids | request.stop_ids

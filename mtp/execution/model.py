@@ -13,8 +13,8 @@ from mtp.commit import Committed
 from mtp.commit import Finish as CommitFinish
 from mtp.drafters.protocol import Drafter
 from mtp.execution.buckets import Buckets
-from mtp.execution.buffers import Buffers, stops_of
-from mtp.execution.protocol import Outcome, Timing
+from mtp.execution.buffers import Buffers
+from mtp.execution.protocol import Outcome, Timing, stops_of
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group

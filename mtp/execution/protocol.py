@@ -20,6 +20,11 @@ class Limits:
     stop_ids: frozenset[int]
 
 
+def stops_of(request: Request, limits: Limits) -> frozenset[int]:
+    """The ids that end a request: the model's and its own, or none."""
+    return frozenset() if request.ignore_stop else limits.stop_ids | request.stop_ids
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one slot's group led to. held: drafts the executor now holds for it; confidence: the drafter's own, per draft."""

@@ -1,0 +1,100 @@
+"""The tape executor: the engine's plans carried out on acceptance tapes, with a virtual clock. Pure Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mtp.commit import commit_group
+from mtp.costs import LinearCost
+from mtp.execution.protocol import Limits, Outcome, Timing, stops_of
+from mtp.request import Request
+from mtp.tape import Tape
+from mtp.windows import Group
+
+
+@dataclass
+class _Place:
+    """A slot's request: emitted tokens so far, the anchor's position, drafts held."""
+
+    request: Request
+    tape: Tape
+    emitted: int = 0
+    position: int = 0
+
+
+class TapeExecutor:
+    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains."""
+
+    def __init__(self, tapes: Mapping[str, Tape], *, limits: Limits, cost: LinearCost | None = None, max_depth: int = 7) -> None:
+        self.tapes = tapes
+        self.limits = limits
+        self.max_depth = max_depth
+        self.timing = Timing()
+        self._cost = cost or LinearCost()
+        self._places: dict[int, _Place] = {}
+        self._now = 0.0
+
+    def check(self, request: Request) -> None:
+        if request.id not in self.tapes:
+            raise ValueError(f"request {request.id}: there is no tape of it")
+
+    def admit(self, slot: int, request: Request) -> None:
+        self._places[slot] = _Place(request, self.tapes[request.id])
+
+    def release(self, slot: int) -> None:
+        self._places.pop(slot, None)
+
+    def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
+        place = self._places[slot]
+        self._spend(self._cost.prefill(stop - start))
+        if stop < len(place.request.prompt):
+            return None
+        place.position = stop - 1
+        return self._commit(slot, [place.request.prompt[-1]], depth)
+
+    def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
+        self._spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
+        return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
+
+    def _fed(self, place: _Place, rows: int) -> list[int]:
+        """Anchor and drafts: the true tokens as far as the chain matched, then one that is wrong."""
+        anchor = place.emitted - 1
+        right = place.tape.matches[anchor]
+        ahead = [self._token(place, anchor + j) for j in range(rows)]
+        return [token if j <= right else (token + 1) % self.limits.vocab for j, token in enumerate(ahead)]
+
+    def _commit(self, slot: int, fed: list[int], depth: int) -> Outcome:
+        place = self._places[slot]
+        request = place.request
+        picks = [self._token(place, place.emitted + k) for k in range(len(fed))]
+        committed = commit_group(
+            fed,
+            picks,
+            stop_ids=stops_of(request, self.limits),
+            produced=place.emitted,
+            max_new=request.max_new_tokens,
+            position=place.position,
+            context=self.limits.context,
+            min_new=request.min_new_tokens,
+        )
+        place.emitted += committed.kept
+        place.position += committed.kept
+        if committed.finish:
+            return Outcome(slot, committed)
+        confidence = place.tape.confidence[place.emitted - 1] if place.tape.confidence else ()
+        return Outcome(slot, committed, depth, tuple(confidence[:depth]))
+
+    def _token(self, place: _Place, index: int) -> int:
+        """Past the tape's end nothing is ever emitted: any id will do."""
+        return place.tape.tokens[index] if index < len(place.tape.tokens) else 0
+
+    def now(self) -> float:
+        return self._now
+
+    def wait_until(self, time_s: float) -> None:
+        self._now = max(self._now, time_s)
+
+    def _spend(self, seconds: float) -> None:
+        self._now += seconds
+        self.timing = Timing(verify=seconds)
