@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mtp.announce import announce
 from mtp.execution.protocol import Executor, Outcome, Timing
 from mtp.grants import Everyone
 from mtp.metrics import Round
@@ -237,12 +238,6 @@ class Engine:
                 emitted_s=tuple(stream.emitted_s) if stream else (),
             )
         )
-
-
-def announce(message: str) -> None:
-    """One ERR line on stdout and on stderr: servers often keep only one of them."""
-    for out in (sys.stdout, sys.stderr):
-        print(f"ERR {message}", file=out, flush=True)
 
 
 def _view(stream: Stream, cap: int | None) -> SlotView:

@@ -7,7 +7,10 @@ from functools import cache
 from math import comb
 from typing import Literal
 
+from mtp.layout_cache import LayoutCache, LayoutStats
 from mtp.windows import Group
+
+__all__ = ["KEYS", "LayoutCache", "LayoutKey", "LayoutStats", "count_layouts", "layout_key"]
 
 LayoutKey = Literal["slots", "ordered", "sorted", "rows"]
 KEYS: tuple[LayoutKey, ...] = ("slots", "ordered", "sorted", "rows")

@@ -136,7 +136,8 @@ def test_accept_refuses_a_wrong_dtype_and_a_wrong_shape(name):
     good = accept_arguments()
     accept_prefix_torch(**good, width=4)
     refuse(accept_prefix_torch, good | {name: good[name].long()}, f"{name} is torch.int64", width=4)
-    refuse(accept_prefix_torch, good | {name: good[name][None]}, f"{name} has shape", width=4)
+    for wrong in (good[name][None], good[name].flatten()[0]):
+        refuse(accept_prefix_torch, good | {name: wrong}, f"{name} has shape", width=4)
     refuse(accept_prefix_torch, good, "width is 0", width=0)
 
 
@@ -201,7 +202,8 @@ def test_pack_refuses_a_wrong_dtype_and_a_wrong_shape(name):
     good = {name: torch.zeros(2, dtype=INT) for name in ("anchors", "positions", "group_rows")} | {"drafts": torch.zeros(2, 3, dtype=INT)}
     pack_window_torch(**good, bucket=4)
     refuse(pack_window_torch, good | {name: good[name].float()}, f"{name} is torch.float32", bucket=4)
-    refuse(pack_window_torch, good | {name: good[name][None]}, f"{name} has shape", bucket=4)
+    for wrong in (good[name][None], good[name].flatten()[0]):
+        refuse(pack_window_torch, good | {name: wrong}, f"{name} has shape", bucket=4)
     refuse(pack_window_torch, good, "bucket is 0", bucket=0)
 
 
@@ -327,4 +329,4 @@ def test_argmax_refuses(change, message):
 
 def test_bans_and_their_counts_come_together():
     for half in ({"banned": torch.zeros(2, 1, dtype=INT)}, {"banned_counts": torch.zeros(2, dtype=INT)}):
-        refuse(row_argmax_torch, {"logits": torch.zeros(2, 4)} | half, "banned")
+        refuse(row_argmax_torch, {"logits": torch.zeros(2, 4)} | half, "banned and banned_counts")

@@ -46,13 +46,13 @@ def accept_prefix_torch(
     produced + k < max_new, position + k + 2 <= context, and it is not faulty. A faulty row that the walk reaches ends the
     slot with ERROR after the rows before it.
     """
-    slots = anchors.shape[0]
-    rows = picks.shape[0]
     require("picks", picks, shape=[None], dtypes=[torch.int32])
+    require("anchors", anchors, shape=[None], dtypes=[torch.int32], like=picks)
+    rows, slots = picks.shape[0], anchors.shape[0]
     require("faults", faults, shape=[rows], dtypes=[torch.bool], like=picks)
     require("ids", ids, shape=[rows], dtypes=[torch.int32], like=picks)
     require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=picks)
-    per_slot = {"anchors": anchors, "positions": positions, "produced": produced, "max_new": max_new}
+    per_slot = {"positions": positions, "produced": produced, "max_new": max_new}
     per_slot |= {"context": context, "min_new": min_new, "stop_counts": stop_counts}
     for name, tensor in per_slot.items():
         require(name, tensor, shape=[slots], dtypes=[torch.int32], like=picks)

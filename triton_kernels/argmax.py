@@ -31,9 +31,9 @@ def row_argmax_torch(
         raise ValueError(f"vocab is {vocab}, expected 1 to {width} (the width of logits)")
     real = logits[:, :vocab].float()
     faults = real.isnan().any(1)
-    if banned is not None:
-        if banned_counts is None:
-            raise ValueError("banned needs banned_counts")
+    if (banned is None) != (banned_counts is None):
+        raise ValueError("banned and banned_counts: got one of them, expected both or neither")
+    if banned is not None and banned_counts is not None:
         require("banned", banned, shape=[rows, None], dtypes=[torch.int32], like=logits)
         require("banned_counts", banned_counts, shape=[rows], dtypes=[torch.int32], like=logits)
         real = real.masked_fill(_banned_columns(banned, banned_counts, vocab), float("-inf"))

@@ -1,0 +1,12 @@
+"""How a failure is told."""
+
+from __future__ import annotations
+
+import sys
+
+
+def announce(message: str) -> None:
+    """One ERR line on stdout and on stderr: servers often keep only one of them."""
+    line = " ".join(message.split())
+    for out in (sys.stdout, sys.stderr):
+        print(f"ERR {line}", file=out, flush=True)

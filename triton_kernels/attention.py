@@ -1,0 +1,102 @@
+"""Attention over the slots' KV caches: of a window's rows, and of a chunk of a prompt."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from triton_kernels.checks import require
+from triton_kernels.layout import host_groups, tiles
+
+TILE = 8  # query rows of one product
+BLOCK = 64  # keys of one product
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def window_attention_torch(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, positions: Tensor, starts: Tensor, counts: Tensor | None = None, *, scale: float
+) -> Tensor:
+    """Writes the rows' keys and values into the caches, then attends: [rows, heads, size], 0 in rows that do not count.
+
+    q: [rows, heads, size]; k, v: [rows, kv heads, size]; keys, values: [slots, kv heads, capacity, size], capacity a multiple
+    of BLOCK; all of one dtype. positions: [rows] int32, the cache row of each row. starts: [slots + 1] int32 as from
+    `pack_window`; counts: [slots] int32, the first rows of each group that count (None: all). A row sees cache rows
+    0..position of its slot; what lies beyond may hold anything, NaN too. Sums are fp32 and split by cache position alone.
+    """
+    rows, heads, size = q.shape
+    slots, kv_heads, capacity, _ = keys.shape
+    require("q", q, shape=[None, None, None], dtypes=FLOATS)
+    for name, tensor in (("k", k), ("v", v)):
+        require(name, tensor, shape=[rows, kv_heads, size], dtypes=[q.dtype], like=q)
+    for name, tensor in (("keys", keys), ("values", values)):
+        require(name, tensor, shape=[slots, kv_heads, capacity, size], dtypes=[q.dtype], like=q)
+    require("positions", positions, shape=[rows], dtypes=[torch.int32], like=q)
+    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=q)
+    if counts is not None:
+        require("counts", counts, shape=[slots], dtypes=[torch.int32], like=q)
+    if capacity % BLOCK or heads % kv_heads:
+        raise ValueError(f"capacity is {capacity} and heads {heads}, expected multiples of {BLOCK} and of {kv_heads} kv heads")
+
+    groups = host_groups(starts, counts)
+    if not groups:
+        return torch.zeros_like(q)
+    t = tiles(groups, TILE, q.device)
+    places = positions.long()
+    keys[t.row_slots, :, places[t.rows]] = k[t.rows]
+    values[t.row_slots, :, places[t.rows]] = v[t.rows]
+
+    # a row's bits must not depend on its company nor on keys past its own: products have one fixed form, [share * TILE, size]
+    # by [size, BLOCK], and blocks that a row does not see add exact zeros after those that it sees
+    count, share = len(t.slots), heads // kv_heads
+    limits = places[t.table]  # [T, TILE]
+    blocks = int(limits.max()) // BLOCK + 1
+
+    def cached(cache: Tensor) -> Tensor:  # [T, kv heads, blocks, BLOCK, size]
+        return cache.unflatten(2, (-1, BLOCK))[:, :, :blocks].index_select(0, t.slots).float()
+
+    queries = (q.float() * scale).view(rows, kv_heads, share, size)[t.table].permute(0, 2, 3, 1, 4)
+    scores = queries.reshape(count, kv_heads, 1, share * TILE, size) @ cached(keys).transpose(-1, -2)
+    scores = scores.transpose(2, 3).reshape(count, kv_heads, share, TILE, blocks * BLOCK)
+    unseen = torch.arange(blocks * BLOCK, device=q.device) > limits[:, None, None, :, None]
+    weights = scores.masked_fill_(unseen, float("-inf")).softmax(-1)
+    weights = weights.view(count, kv_heads, share * TILE, blocks, BLOCK).transpose(2, 3)
+    # 0 * NaN is NaN: an unseen value must be finite. A NaN that is seen has a NaN key too, which reaches the weights
+    sums = (weights @ cached(values).nan_to_num_()).cumsum(2)[:, :, -1]  # cumsum adds in order, whatever the length
+    tiled = sums.view(count, kv_heads, share, TILE, size).permute(0, 3, 1, 2, 4)  # [T, TILE, kv heads, share, size]
+    out = torch.zeros_like(q)
+    out[t.rows] = tiled[t.owner, t.place].reshape(-1, heads, size).to(q.dtype)
+    return out
+
+
+def prefill_attention_torch(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slot: int, start: int, *, scale: float) -> Tensor:
+    """A chunk of n prompt tokens at positions start..start+n-1 of one slot: written, then attended: [n, heads, size].
+
+    q: [n, heads, size]; k, v: [n, kv heads, size]; keys, values: [slots, kv heads, capacity, size]; all of one dtype.
+    """
+    count, heads, size = q.shape
+    slots, kv_heads, capacity, _ = keys.shape
+    require("q", q, shape=[None, None, None], dtypes=FLOATS)
+    for name, tensor in (("k", k), ("v", v)):
+        require(name, tensor, shape=[count, kv_heads, size], dtypes=[q.dtype], like=q)
+    for name, tensor in (("keys", keys), ("values", values)):
+        require(name, tensor, shape=[slots, kv_heads, capacity, size], dtypes=[q.dtype], like=q)
+    if not (0 <= slot < slots and 0 <= start and start + count <= capacity):
+        raise ValueError(f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}")
+    stop = start + count
+    keys[slot, :, start:stop] = k.transpose(0, 1)
+    values[slot, :, start:stop] = v.transpose(0, 1)
+    seen = torch.arange(stop, device=q.device) <= torch.arange(start, stop, device=q.device)[:, None]
+    out = scaled_dot_product_attention(
+        q.transpose(0, 1)[None],
+        keys[slot, None, :, :stop],
+        values[slot, None, :, :stop],
+        attn_mask=seen,
+        scale=scale,
+        enable_gqa=heads != kv_heads,
+    )
+    return out[0].transpose(0, 1)
+
+
+window_attention = window_attention_torch
+prefill_attention = prefill_attention_torch

@@ -1,0 +1,145 @@
+"""The gated delta rule: per head a matrix S [key size, value size] that a row decays, corrects at its key, and reads by its query.
+
+S_i = decay_i S_(i-1) + k_i (x) delta_i,   delta_i = beta_i (v_i - decay_i S_(i-1)^T k_i),   out_i = S_i^T q_i
+
+The factors k, delta and decay of a row are all that it takes to move S on: `verify` leaves them, `commit` applies those of
+the kept rows with the same operations in the same order, so a committed state has the bits of one-row decoding.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from triton_kernels.checks import require
+from triton_kernels.layout import depths, host_groups
+
+FP32 = [torch.float32]
+CHUNK = 64
+
+
+def gated_delta_verify_torch(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+) -> Tensor:
+    """Of a window's rows: [rows, heads, value size], 0 in padding; the deltas of the rows that count are left in `deltas`.
+
+    q (scaled), k (normalised): [rows, key heads, key size]; v, deltas: [rows, heads, value size]; decay, beta: [rows, heads];
+    states: [slots, heads, key size, value size], not changed; all fp32; consecutive heads share a key head.
+    starts: [slots + 1] int32 as from `pack_window`.
+    """
+    _check_rows(q, k, v, decay, beta)
+    rows, heads, value_size = v.shape
+    key_heads, key_size = k.shape[1:]
+    require("states", states, shape=[None, heads, key_size, value_size], dtypes=FP32, like=q)
+    require("starts", starts, shape=[states.shape[0] + 1], dtypes=[torch.int32], like=q)
+    require("deltas", deltas, shape=[rows, heads, value_size], dtypes=FP32, like=q)
+    groups = host_groups(starts)
+    out = torch.zeros_like(v)
+    if not groups:
+        return out
+    order = depths(groups, q.device)
+    real = len(order.rows)
+
+    def arranged(x: Tensor) -> Tensor:
+        return x[:real] if order.ordered else x.index_select(0, order.rows)
+
+    # heads are split [key heads, share], the key's part broadcasts over the share
+    share = heads // key_heads
+    qs, ks = arranged(q)[:, :, None, :, None], arranged(k)[:, :, None, :, None]  # [R, key heads, 1, key size, 1]
+    decays = arranged(decay).view(real, key_heads, share, 1, 1)
+    betas = arranged(beta).view(real, key_heads, share, 1, 1)
+    fetch = ks * (decays * betas)  # [R, key heads, share, key size, 1]
+    wanted = arranged(v).view(real, key_heads, share, value_size) * betas[..., 0]
+    found = torch.empty_like(wanted)  # the deltas
+    after = torch.empty(real, key_heads, share, key_size, value_size, dtype=v.dtype, device=v.device)
+    state = states.index_select(0, order.slots).unflatten(1, (key_heads, share))
+    begin = 0
+    for groups_here in order.sizes:
+        here = slice(begin, begin + groups_here)
+        begin += groups_here
+        state = state[:groups_here]
+        torch.sub(wanted[here], (state * fetch[here]).sum(-2), out=found[here])
+        _move(state, ks[here], decays[here], found[here], out=after[here])
+        state = after[here]
+    read = (after * qs).sum(-2).view(real, heads, value_size)
+    if order.ordered:
+        out[:real] = read
+        deltas[:real] = found.view(real, heads, value_size)
+    else:
+        out[order.rows] = read
+        deltas[order.rows] = found.view(real, heads, value_size)
+    return out
+
+
+def gated_delta_commit_torch(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+    """The first kept[slot] rows of each group move the states on, in place, for all layers at once.
+
+    states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers, rows, key heads, key size],
+    deltas [layers, rows, heads, value size], decays [layers, rows, heads]; all fp32. starts: [slots + 1], kept: [slots] int32.
+    """
+    layers, slots, heads, key_size, value_size = states.shape
+    rows, key_heads = keys.shape[1:3]
+    require("states", states, shape=[None] * 5, dtypes=FP32)
+    require("keys", keys, shape=[layers, None, None, key_size], dtypes=FP32, like=states)
+    require("deltas", deltas, shape=[layers, rows, heads, value_size], dtypes=FP32, like=states)
+    require("decays", decays, shape=[layers, rows, heads], dtypes=FP32, like=states)
+    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=states)
+    require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
+    split = (key_heads, heads // key_heads)
+    for slot, first, count in host_groups(starts, kept):
+        state = states[:, slot].unflatten(1, split)
+        for row in range(first, first + count):
+            key = keys[:, row, :, None, :, None]
+            _move(state, key, decays[:, row].unflatten(1, split)[..., None, None], deltas[:, row].unflatten(1, split), out=state)
+
+
+def _move(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tensor) -> None:
+    """One row. Three exact roundings, no fused multiply-add: the same bits in every shape."""
+    rise = key * delta[..., None, :]
+    torch.add(torch.mul(state, decay, out=out), rise, out=out)
+
+
+def gated_delta_prefill_torch(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
+    """A chunk of a prompt: [n, heads, value size]. state [heads, key size, value size] is moved on in place.
+
+    The other shapes are those of `gated_delta_verify`, with n rows; log_decay <= 0. CHUNK rows at a time: within them the
+    deltas solve a unit triangular system."""
+    _check_rows(q, k, v, log_decay, beta)
+    count, heads, value_size = v.shape
+    key_heads, key_size = k.shape[1:]
+    require("state", state, shape=[heads, key_size, value_size], dtypes=FP32, like=q)
+    share = heads // key_heads
+    q, k = (x.transpose(0, 1).repeat_interleave(share, 0) for x in (q, k))  # [heads, n, key size]
+    v = v.transpose(0, 1)
+    log_decay, beta = log_decay.t(), beta.t()  # [heads, n]
+    parts = []
+    for begin in range(0, count, CHUNK):
+        here = slice(begin, begin + CHUNK)
+        qs, ks, vs, betas = q[:, here], k[:, here], v[:, here], beta[:, here, None]
+        fall = log_decay[:, here].cumsum(1)  # log of the decay from the chunk's beginning to each row
+        later = torch.ones(fall.shape[1], fall.shape[1], dtype=torch.bool, device=q.device).triu(1)
+        between = (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()  # [heads, rows, earlier rows]
+        since = fall.exp()[..., None]
+        system = betas * between * (ks @ ks.transpose(1, 2))  # the diagonal counts as 1
+        deltas = torch.linalg.solve_triangular(system, betas * (vs - since * (ks @ state)), upper=False, unitriangular=True)
+        parts.append(since * (qs @ state) + (between * (qs @ ks.transpose(1, 2))) @ deltas)
+        left = (fall[:, -1:] - fall).exp()[..., None]
+        state.mul_(since[:, -1:]).add_((ks * left).transpose(1, 2) @ deltas)
+    return torch.cat(parts, 1).transpose(0, 1)
+
+
+def _check_rows(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> None:
+    require("q", q, shape=[None, None, None], dtypes=FP32)
+    rows, key_heads, key_size = q.shape
+    require("k", k, shape=[rows, key_heads, key_size], dtypes=FP32, like=q)
+    require("v", v, shape=[rows, None, None], dtypes=FP32, like=q)
+    heads = v.shape[1]
+    if heads % key_heads:
+        raise ValueError(f"v has {heads} heads, expected a multiple of {key_heads} key heads")
+    require("decay", decay, shape=[rows, heads], dtypes=FP32, like=q)
+    require("beta", beta, shape=[rows, heads], dtypes=FP32, like=q)
+
+
+gated_delta_verify = gated_delta_verify_torch
+gated_delta_commit = gated_delta_commit_torch
+gated_delta_prefill = gated_delta_prefill_torch
