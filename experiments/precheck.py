@@ -24,12 +24,15 @@ def precheck(arguments: Sequence[str], configs: str, name: str) -> None:
         return
     parsed = get_args_parser().parse_args(list(arguments))
     with initialize_config_dir(configs, version_base="1.3"):
+        known = set(compose(name))
         for overrides in jobs_of(parsed.overrides, parsed.multirun):
             try:
                 config = compose(name, overrides=overrides)
+                if unknown := sorted(set(config) - known):
+                    raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
                 plan_of(config)
             except (HydraException, OmegaConfBaseException) as wrong:
-                raise BadInput(_first_lines(wrong)) from wrong
+                raise BadInput(_one_line(wrong)) from wrong
 
 
 def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
@@ -37,12 +40,13 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     try:
         parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
     except HydraException as wrong:
-        raise BadInput(_first_lines(wrong)) from wrong
+        raise BadInput(_one_line(wrong)) from wrong
     swept = [override for override in parsed if override.is_sweep_override()]
     if not multirun:
         if swept:
             key = swept[0].get_key_element()
-            raise BadInput(f"{key} is {swept[0].value()}: several values need -m, a list needs brackets, like {key}=[1,2]")
+            given = swept[0].input_line.split("=", 1)[1]
+            raise BadInput(f"{key} is {given}: several values need -m, and a list needs brackets: {key}=[{given}]")
         return [list(overrides)]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
@@ -51,5 +55,9 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     return [list(job) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
 
 
-def _first_lines(wrong: Exception) -> str:
-    return " ".join(str(wrong).split())
+def _one_line(wrong: Exception) -> str:
+    """Hydra's own message without its search paths and links."""
+    text = " ".join(str(wrong).split())
+    for tail in (" Config search path:", " See https:"):
+        text = text.split(tail)[0]
+    return text

@@ -24,7 +24,7 @@ LINEAR, FULL = "linear_attention", "full_attention"
 
 @dataclass(frozen=True)
 class TextConfig:
-    """Sizes in elements. linear_*: of the gated-delta layers; 0 in a model without them."""
+    """Sizes in elements. linear_*: of the gated-delta layers, 0 in a model without them."""
 
     family: Family
     vocab: int
@@ -91,7 +91,7 @@ class TextConfig:
             linear_value_heads=size("linear_num_value_heads") if hybrid else 0,
             linear_key_size=size("linear_key_head_dim") if hybrid else 0,
             linear_value_size=size("linear_value_head_dim") if hybrid else 0,
-            taps=size("linear_conv_kernel_dim") if hybrid else 0,
+            taps=size("linear_conv_kernel_dim") if hybrid else 1,
             mtp_layers=raw.get("mtp_num_hidden_layers", raw.get("num_mtp_layers")),
         )
         config._check(raw, layers, rope.get("rope_type", rope.get("type", "default")), LINEAR if hybrid else FULL)

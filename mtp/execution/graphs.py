@@ -1,0 +1,245 @@
+"""Capture and replay: CUDA graphs, a CPU recorder with the same rules, and a wrapper that fails on demand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mtp.layout_cache import Graph, GraphBackend
+
+Work = Callable[[], None]
+HOST_READS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "is_nonzero", "equal"}
+DATA_SHAPES = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_consecutive"}
+
+
+class CaptureError(RuntimeError):
+    """The work did what a captured graph cannot do."""
+
+
+class CudaGraphs:
+    """rest(): sets every kept count to 0, so that warming up a commit changes nothing.
+
+    torch.cuda.graph is not used: when capture_end raises it leaves the side stream current.
+    """
+
+    def __init__(self, device: torch.device, rest: Work) -> None:
+        self._device, self._rest = device, rest
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.stream(self._stream):  # its matmul workspace must not belong to the first graph's pool
+            square = torch.ones(16, 16, device=device)
+            torch.mm(square, square)
+        torch.cuda.synchronize(device)
+
+    def warm(self, work: Work) -> None:
+        self._rest()
+        with self._side_stream(), _memory_errors():
+            work()
+
+    def capture(self, work: Work) -> Graph:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self._device)
+        try:
+            with _memory_errors(), torch.cuda.stream(self._stream):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    work()
+                finally:
+                    graph.capture_end()  # always: a stream left capturing fails every later call
+        except BaseException:
+            with contextlib.suppress(Exception):
+                graph.reset()
+            self._pool = torch.cuda.graph_pool_handle()  # the driver may have invalidated the old one
+            raise
+        return graph
+
+    def pool_bytes(self) -> int:
+        return sum(segment["total_size"] for segment in torch.cuda.memory_snapshot(self._pool))
+
+    @contextlib.contextmanager
+    def _side_stream(self):
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            yield
+        current.wait_stream(self._stream)
+
+
+@contextlib.contextmanager
+def _memory_errors():
+    try:
+        yield
+    except torch.OutOfMemoryError as full:
+        raise MemoryError(str(full)) from full
+
+
+class CpuGraph:
+    """Recorded operations on fixed storages; a replay runs them again and writes the results to the same places."""
+
+    def __init__(self, release: Callable[[int], None]) -> None:
+        self.calls: list[tuple[Any, tuple, dict, list[Tensor]]] = []
+        self.bytes = 0
+        self._release = release
+
+    def replay(self) -> None:
+        for operation, args, kwargs, results in self.calls:
+            values = operation(*args, **kwargs)
+            for place, value in zip(results, _tensors(values), strict=True) if results else ():
+                place.copy_(value)
+
+    def reset(self) -> None:
+        self.calls.clear()
+        self._release(self.bytes)
+        self.bytes = 0
+
+
+class CpuGraphs:
+    """Every torch operation and every kernel (one opaque operation each) is recorded, none takes effect, new results are
+    poisoned, and what reads the host or shapes by data is refused: work that a CUDA graph would break on fails here too."""
+
+    def __init__(self, rest: Work) -> None:
+        self._rest = rest
+        self._bytes = 0
+        self._recording = False
+
+    def warm(self, work: Work) -> None:
+        self._rest()
+        work()
+
+    def capture(self, work: Work) -> Graph:
+        if self._recording:
+            raise CaptureError("a capture is already under way")
+        graph = CpuGraph(self._free)
+        recorder = _Recorder(graph)
+        self._recording = True
+        try:
+            with _NoHostReads(recorder), recorder:
+                work()
+        finally:
+            self._recording = False
+        if recorder.broken:  # an error that the work swallowed still invalidates the capture
+            raise CaptureError(recorder.broken)
+        self._bytes += graph.bytes
+        return graph
+
+    def pool_bytes(self) -> int:
+        return self._bytes
+
+    def _free(self, held: int) -> None:
+        self._bytes -= held
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, graph: CpuGraph) -> None:
+        super().__init__()
+        self.graph = graph
+        self.broken: str | None = None
+
+    def refuse(self, what: str) -> None:
+        self.broken = self.broken or f"{what}: not permitted in a capture"
+        raise CaptureError(self.broken)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func._schema.name
+        by_mask = name == "aten::index" and any(index.dtype == torch.bool for index in _tensors(args[1]))
+        if name in DATA_SHAPES or by_mask:
+            self.refuse(f"{name} gives a shape that depends on data")
+        if self.broken:
+            raise CaptureError(self.broken)
+        written = _written(func, args, kwargs)
+        before = [tensor.clone() for tensor in written]
+        values = func(*args, **kwargs)
+        for tensor, old in zip(written, before, strict=True):
+            tensor.copy_(old)  # a capture takes no effect
+        given = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
+        results = _tensors(values)
+        fresh = [tensor for tensor in results if tensor.untyped_storage().data_ptr() not in given]
+        if fresh and len(fresh) != len(results):
+            raise CaptureError(f"{name} gives both views and new tensors")
+        if fresh or written:
+            self.graph.calls.append((func, args, kwargs, fresh))
+        for tensor in fresh:
+            self.graph.bytes += tensor.untyped_storage().nbytes()
+            _poison(tensor)
+        return values
+
+
+class _NoHostReads(TorchFunctionMode):
+    """Reads of values by the host, which are not all operations that a dispatch mode sees."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name in HOST_READS:
+            self._recorder.refuse(f"{name} is a host read")
+        return func(*args, **(kwargs or {}))
+
+
+def _written(func: Any, args: tuple, kwargs: dict) -> list[Tensor]:
+    found = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found += _tensors(args[place] if place < len(args) else kwargs.get(argument.name))
+    return found
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return []
+    return [tensor for item in value for tensor in _tensors(item)]
+
+
+def _poison(tensor: Tensor) -> None:
+    if tensor.is_floating_point():
+        tensor.fill_(float("nan"))
+    elif tensor.dtype == torch.bool:
+        tensor.fill_(True)
+    else:
+        tensor.fill_(torch.iinfo(tensor.dtype).min + 1)
+
+
+class FailingGraphs:
+    """Another backend that raises at chosen calls. plan: {("warm" | "capture" | "instantiate", n-th call): exception}.
+
+    `instantiate` fails after the capture itself went well."""
+
+    def __init__(self, inner: GraphBackend, plan: Mapping[tuple[str, int], Exception]) -> None:
+        self._inner, self._plan = inner, plan
+        self._calls: Counter[str] = Counter()
+
+    def warm(self, work: Work) -> None:
+        self._count("warm")
+        self._inner.warm(work)
+
+    def capture(self, work: Work) -> Graph:
+        self._count("capture")
+        graph = self._inner.capture(work)
+        try:
+            self._count("instantiate")
+        except Exception:
+            graph.reset()
+            raise
+        return graph
+
+    def pool_bytes(self) -> int:
+        return self._inner.pool_bytes()
+
+    def _count(self, call: str) -> None:
+        self._calls[call] += 1
+        if fault := self._plan.get((call, self._calls[call])):
+            raise fault

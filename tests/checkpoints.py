@@ -1,0 +1,94 @@
+"""Tiny random checkpoints, written by transformers itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel, Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
+
+
+class DenseWithMtp(Qwen3ForCausalLM):
+    """Qwen 3 as transformers loads it where the file also carries `mtp.*` (which marks what its MtpModel looks for)."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^mtp.*"]  # noqa: RUF012
+
+
+QWEN3_5: dict[str, Any] = {
+    "vocab_size": 320,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+QWEN3: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+
+
+def write_qwen3_5(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full) with random norms, conv and gates; mtp: with an MTP head."""
+    torch.manual_seed(seed)
+    settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
+    return _write(Qwen3_5ForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
+
+
+def write_qwen3(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    """A dense Qwen 3 model; mtp: with an MTP head in the family's layout."""
+    torch.manual_seed(seed)
+    settings = Qwen3Config(**(QWEN3 | {"eos_token_id": None, "pad_token_id": 0} | config))
+    return _write(DenseWithMtp(settings), folder, 0, mtp, 1.0, max_shard_size)
+
+
+def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: bool, norm: float, max_shard_size: str) -> Path:
+    hidden = model.config.hidden_size
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1 and "A_log" not in name:
+            parameter.data += torch.randn_like(parameter) * 0.1
+        elif parameter.ndim > 1:
+            parameter.data.normal_(0, 0.3 if "conv1d" in name else 0.1)
+    heads = {
+        f"mtp.layers.0.{name.removeprefix(f'model.layers.{full_layer}.')}": norm + torch.randn_like(p) * 0.1 if p.ndim == 1 else torch.randn_like(p) * 0.1
+        for name, p in model.state_dict().items()
+        if name.startswith(f"model.layers.{full_layer}.")
+    }
+    heads |= {f"mtp.{name}.weight": norm + torch.randn(hidden) * 0.1 for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
+    heads |= {"mtp.fc.weight": torch.randn(hidden, 2 * hidden) * 0.1}
+    if mtp:
+        model.config.num_mtp_layers = 1
+        model.config.mtp_layer_types = ["full_attention"]
+    model.save_pretrained(folder, max_shard_size=max_shard_size)
+    if mtp:
+        _add(folder, heads)
+    return folder
+
+
+def _add(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        save_file(tensors, folder / "mtp.safetensors", metadata={"format": "pt"})
+        listed = json.loads(index.read_text())
+        listed["weight_map"] |= dict.fromkeys(tensors, "mtp.safetensors")
+        index.write_text(json.dumps(listed))
+    else:
+        rewrite(folder, lambda stored: stored | tensors)
+
+
+def rewrite(folder: Path, change: Any, file: str = "model.safetensors") -> None:
+    """The file's tensors, changed: change(dict of tensors) -> dict of tensors."""
+    save_file(change(load_file(folder / file)), folder / file, metadata={"format": "pt"})

@@ -1,0 +1,72 @@
+"""The command line is refused in one line before anything is loaded, with or without -m."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from experiments import resolvers
+from experiments.checks import BadInput
+from experiments.precheck import jobs_of, precheck
+from experiments.run import CONFIGS
+
+BAD = [
+    ("slots=0", "slots is 0, expected an integer, at least 1"),
+    ("slots=08", "slots is '08', expected an integer"),
+    ("slots=8.0", "slots is 8.0, expected an integer"),
+    ("slots=true", "slots is true, expected an integer"),
+    ("slots=null", "slots is null, expected an integer"),
+    ("slots=abc", "slots is 'abc', expected an integer"),
+    ("slots=inf", "slots is inf, expected an integer"),
+    ("rows=-1", "rows is -1, expected an integer"),
+    ("max_new_tokens=0", "max_new_tokens is 0"),
+    ("buckets=[4]", "buckets is [4], expected its largest to cover a window of 8 rows"),
+    ("buckets=[8,4]", "buckets is [8, 4], expected ascending row counts"),
+    ("buckets=loose", "buckets is 'loose', expected a list of row counts or tight"),
+    ("sizes=[2,4]", "sizes is [2, 4], expected ascending group sizes with 1 among them"),
+    ("sizes=[1,2]", "sizes is [1, 2], expected [1, 2, 4]"),
+    ("parity=maybe", "parity is 'maybe', expected one of exact, report, off"),
+    ("bogus=3", "bogus"),
+    ("+bogus=3", "bogus is no key of a run"),
+    ("policy=bogus", "policy/bogus"),
+    ("policy.bogus=3", "bogus"),
+    ("target=checkpoint", "target.path is not given"),
+    ("target.path=no/such/folder", "target.path is no/such/folder, expected an existing checkpoint folder"),
+    ("workload.requests=0", "workload.requests is 0"),
+    ("sampling.kind=beam", "sampling.kind is 'beam', expected one of greedy"),
+    ("device.name=tpu", "device.name is 'tpu', expected one of auto, cpu, cuda"),
+]
+
+
+@pytest.mark.parametrize(("override", "message"), BAD, ids=[override for override, _ in BAD])
+@pytest.mark.parametrize("multirun", [False, True], ids=["run", "multirun"])
+def test_bad_values_are_refused_in_one_line(override, message, multirun):
+    resolvers.register()
+    with pytest.raises(BadInput) as refused:
+        precheck([*(["-m", "seed=0,1"] if multirun else []), override], CONFIGS, "run")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_policy_k_must_fit_the_sizes():
+    resolvers.register()
+    with pytest.raises(BadInput, match=r"policy\.k is 2, expected one less than a group size: 0, 1, 3"):
+        precheck(["policy=static_k", "policy.k=2"], CONFIGS, "run")
+
+
+def test_H03_a_list_without_brackets_is_refused_and_brackets_make_jobs():
+    resolvers.register()
+    with pytest.raises(BadInput, match="sizes is 1, expected a list"):
+        precheck(["-m", "sizes=1,2,4"], CONFIGS, "run")
+    with pytest.raises(BadInput, match=r"several values need -m, and a list needs brackets: sizes=\[1,2,4\]"):
+        precheck(["sizes=1,2,4"], CONFIGS, "run")
+    assert jobs_of(["sizes=[1,2],[1,2,4]"], multirun=True) == [["sizes=[1,2]"], ["sizes=[1,2,4]"]]
+    assert jobs_of(["tag='a,b'"], multirun=False) == [["tag='a,b'"]]
+
+
+def test_the_command_exits_2_with_one_line_and_no_traceback():
+    ran = subprocess.run([sys.executable, "-m", "experiments.run", "-m", "slots=0,1"], capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines() == ["error: slots is 0, expected an integer, at least 1"]
