@@ -62,11 +62,13 @@ def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: bool, nor
             parameter.data += torch.randn_like(parameter) * 0.1
         elif parameter.ndim > 1:
             parameter.data.normal_(0, 0.3 if "conv1d" in name else 0.1)
-    heads = {
-        f"mtp.layers.0.{name.removeprefix(f'model.layers.{full_layer}.')}": norm + torch.randn_like(p) * 0.1 if p.ndim == 1 else torch.randn_like(p) * 0.1
-        for name, p in model.state_dict().items()
-        if name.startswith(f"model.layers.{full_layer}.")
-    }
+
+    def random(like: torch.Tensor) -> torch.Tensor:
+        return torch.randn_like(like) * 0.1 + (norm if like.ndim == 1 else 0.0)
+
+    layer = f"model.layers.{full_layer}."
+    stored = model.state_dict()
+    heads = {"mtp.layers.0." + name.removeprefix(layer): random(tensor) for name, tensor in stored.items() if name.startswith(layer)}
     heads |= {f"mtp.{name}.weight": norm + torch.randn(hidden) * 0.1 for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
     heads |= {"mtp.fc.weight": torch.randn(hidden, 2 * hidden) * 0.1}
     if mtp:

@@ -73,8 +73,8 @@ def test_many_slots_are_counted_without_enumeration():
 
 
 def test_an_unknown_key_is_refused():
-    for call in (lambda: layout_key((), "lanes"), lambda: count_layouts(2, 8, SIZES, "lanes")):
-        with pytest.raises(ValueError, match="layout key is 'lanes', expected one of slots, ordered, sorted, rows"):
+    for call in (lambda: layout_key((), "shape"), lambda: count_layouts(2, 8, SIZES, "shape")):
+        with pytest.raises(ValueError, match="layout key is 'shape', expected one of slots, ordered, sorted, rows"):
             call()
 
 

@@ -15,7 +15,16 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def window_attention_torch(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, positions: Tensor, starts: Tensor, counts: Tensor | None = None, *, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    positions: Tensor,
+    starts: Tensor,
+    counts: Tensor | None = None,
+    *,
+    scale: float,
 ) -> Tensor:
     """Writes the rows' keys and values into the caches, then attends: [rows, heads, size], 0 in rows that do not count.
 
@@ -69,7 +78,9 @@ def window_attention_torch(
     return out
 
 
-def prefill_attention_torch(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slot: int, start: int, *, scale: float) -> Tensor:
+def prefill_attention_torch(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slot: int, start: int, *, scale: float
+) -> Tensor:
     """A chunk of n prompt tokens at positions start..start+n-1 of one slot: written, then attended: [n, heads, size].
 
     q: [n, heads, size]; k, v: [n, kv heads, size]; keys, values: [slots, kv heads, capacity, size]; all of one dtype.
@@ -81,7 +92,7 @@ def prefill_attention_torch(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, value
         require(name, tensor, shape=[count, kv_heads, size], dtypes=[q.dtype], like=q)
     for name, tensor in (("keys", keys), ("values", values)):
         require(name, tensor, shape=[slots, kv_heads, capacity, size], dtypes=[q.dtype], like=q)
-    if not (0 <= slot < slots and 0 <= start and start + count <= capacity):
+    if not (0 <= slot < slots and start >= 0 and start + count <= capacity):
         raise ValueError(f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}")
     stop = start + count
     keys[slot, :, start:stop] = k.transpose(0, 1)

@@ -56,7 +56,7 @@ def causal_conv_commit_torch(states: Tensor, inputs: Tensor, starts: Tensor, kep
     states: [layers, slots, taps - 1, channels], inputs: [layers, rows, channels] of the window verified last, fp32.
     starts: [slots + 1], kept: [slots] int32.
     """
-    layers, slots, past, channels = states.shape
+    layers, slots, _, channels = states.shape
     require("states", states, shape=[None, None, None, None], dtypes=[torch.float32])
     require("inputs", inputs, shape=[layers, None, channels], dtypes=[torch.float32], like=states)
     require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ class Group(NamedTuple):
 def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[Group, ...]:
     """The groups that count at least one row. starts [slots + 1] as from `pack_window`; counts [slots]: None = all rows."""
     bounds = starts.tolist()
-    sizes = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
+    sizes = [stop - start for start, stop in pairwise(bounds)]
     if counts is not None:
         sizes = [min(size, count) for size, count in zip(sizes, counts.tolist(), strict=True)]
     return tuple(Group(slot, bounds[slot], size) for slot, size in enumerate(sizes) if size > 0)
@@ -39,7 +40,12 @@ class Tiles(NamedTuple):
 
 @lru_cache(maxsize=256)
 def tiles(groups: tuple[Group, ...], tile: int, device: torch.device) -> Tiles:
-    rows, row_slots, slots, table, owner, place = [], [], [], [], [], []
+    rows: list[int] = []
+    row_slots: list[int] = []
+    slots: list[int] = []
+    table: list[list[int]] = []
+    owner: list[int] = []
+    place: list[int] = []
     for slot, first, count in groups:
         for start in range(0, count, tile):
             here = list(range(first + start, first + min(start + tile, count)))

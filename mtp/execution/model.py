@@ -88,7 +88,7 @@ class ModelExecutor:
         last = stop == len(prompt)
         if self.drafter is not None:  # entry i needs token i + 1: the last row's is not known before its pick
             fed = stop - start - int(last)
-            self.drafter.prefill(slot, prompt[start + 1 : start + 1 + fed], hidden[:fed], start)
+            self.drafter.prefill(slot, prompt[start : start + fed + 1], hidden[:fed], start)
         if not last:
             self.timing = Timing(verify=self._clock() - begin_s)
             return None
@@ -151,15 +151,13 @@ class ModelExecutor:
         confidence = torch.zeros(b.slots, depth, device=self._device)
         if self.drafter is not None:
             # the entry before the anchor's position is the last one fed; past its own context a drafter is not asked
-            room = (self.drafter.context - b.positions + 1).clamp(min=0, max=depth)
-            fed = torch.where(b.positions <= self.drafter.context, accepted.kept, 0)
-            drafts, confidence = self.drafter.advance(verified.window, fed, verified.picks, verified.hidden, depth)
-            held = torch.where((fed > 0) & (accepted.finish == RUNNING), room, 0).int()
+            room = self.drafter.context - b.positions + 1
+            fed = torch.where(room > 0, accepted.kept, 0)
+            drafts, confidence, counts = self.drafter.advance(verified.window, fed, verified.picks, verified.hidden, depth)
+            held = torch.where((fed > 0) & (accepted.finish == RUNNING), torch.minimum(counts, room), 0).int()
             b.hold(accepted.kept, drafts, held)
-        packed = torch.cat(
-            [accepted.kept[:, None], accepted.finish[:, None], held[:, None], accepted.tokens, confidence.view(torch.int32)], 1
-        )
-        rows = packed.cpu()  # the window's one device-to-host copy
+        numbers = torch.stack([accepted.kept, accepted.finish, held], 1)  # [slots, 3]
+        rows = torch.cat([numbers, accepted.tokens, confidence.view(torch.int32)], 1).cpu()  # the one device-to-host copy
         self.timing = Timing(
             verify=verified_s - begin_s,
             commit_and_draft=self._clock() - verified_s,

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu, softplus
 
 from mtp.targets.config import TextConfig
-from mtp.targets.layers import Place, PromptRows, Shapes, Weights, WindowRows
+from mtp.targets.layers import Place, PromptRows, Shapes, Weights
 from triton_kernels.causal_conv import causal_conv_commit, causal_conv_prefill, causal_conv_verify
 from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, gated_delta_verify
 
@@ -72,24 +72,26 @@ class GatedDelta:
         mixed, gate, b, a = linear(x, self.project).float().split_with_sizes(self.widths, 1)
         beta = b.double().sigmoid().float()  # [rows, heads]
         log_decay = self.rate * softplus(a.double() + self.bias)
-        delta_rule = self._prompt if isinstance(place, PromptRows) else self._window
-        y = delta_rule(mixed, log_decay, beta, place)  # [rows, heads, value size]
+        if isinstance(place, PromptRows):
+            y = self._prompt(mixed, log_decay.float(), beta, place.slot)  # [rows, heads, value size]
+        else:
+            y = self._window(mixed, log_decay, beta, place.starts)
         y = rms_norm(y, y.shape[-1:], eps=self.eps) * self.norm_weight
         y = y * silu(gate.unflatten(1, (self.heads, self.value_size)))
         return linear(y.flatten(1).to(x.dtype), self.out)
 
-    def _window(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, place: WindowRows) -> Tensor:
+    def _window(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, starts: Tensor) -> Tensor:
         state, layer, rows = self.state, self.index, len(mixed)
         inputs, decay = state.inputs[layer, :rows].copy_(mixed), state.decays[layer, :rows].copy_(log_decay.exp())
-        conv = causal_conv_verify(inputs, self.taps, state.past_inputs[layer], place.starts)
+        conv = causal_conv_verify(inputs, self.taps, state.past_inputs[layer], starts)
         q, k, v = self._split(conv, state.keys[layer, :rows])
         deltas = state.deltas[layer, :rows]
-        return gated_delta_verify(q, k, v, decay, beta, state.recurrent[layer], place.starts, deltas=deltas)
+        return gated_delta_verify(q, k, v, decay, beta, state.recurrent[layer], starts, deltas=deltas)
 
-    def _prompt(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, place: PromptRows) -> Tensor:
-        state, layer, slot = self.state, self.index, place.slot
+    def _prompt(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, slot: int) -> Tensor:
+        state, layer = self.state, self.index
         conv = causal_conv_prefill(mixed, self.taps, state.past_inputs[layer, slot])
-        return gated_delta_prefill(*self._split(conv), log_decay.float(), beta, state.recurrent[layer, slot])
+        return gated_delta_prefill(*self._split(conv), log_decay, beta, state.recurrent[layer, slot])
 
     def _split(self, conv: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (unit length, scaled), keys (unit length, into `keys`), values."""

@@ -145,7 +145,9 @@ class Attention:
     def _parts(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         y = linear(x, self.project)
         rotated = self.heads + self.kv_heads
-        qk, v, gate = y.split_with_sizes([rotated * self.size, self.kv_heads * self.size, y.shape[1] - (rotated + self.kv_heads) * self.size], 1)
+        qk, v, gate = y.split_with_sizes(
+            [rotated * self.size, self.kv_heads * self.size, y.shape[1] - (rotated + self.kv_heads) * self.size], 1
+        )
         qk = rotation(self.norm(qk.unflatten(1, (rotated, self.size)))).to(y.dtype)
         return qk[:, : self.heads], qk[:, self.heads :], v.unflatten(1, (self.kv_heads, self.size)), gate
 
