@@ -9,6 +9,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 
 
 class DenseWithMtp(Qwen3ForCausalLM):
@@ -29,6 +33,28 @@ QWEN3_5: dict[str, Any] = {
     "linear_num_value_heads": 4,
     "linear_key_head_dim": 16,
     "linear_value_head_dim": 16,
+}
+ODD: dict[str, Any] = {  # nothing is a power of two, nor a multiple of a vector's width
+    "vocab_size": 317,
+    "hidden_size": 60,
+    "intermediate_size": 100,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "head_dim": 20,
+    "linear_num_key_heads": 3,
+    "linear_num_value_heads": 9,
+    "linear_key_head_dim": 10,
+    "linear_value_head_dim": 14,
+    "linear_conv_kernel_dim": 3,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.3},
+}
+ONE_HEAD: dict[str, Any] = {
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 1,
+    "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
+    "tie_word_embeddings": True,
 }
 QWEN3: dict[str, Any] = {
     "vocab_size": 300,

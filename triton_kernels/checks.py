@@ -1,4 +1,4 @@
-"""One-line refusals shared by the wrappers: shape, dtype, device."""
+"""One-line refusals shared by the wrappers: shape, dtype, device, strides."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from torch import Tensor
 
 
-def require(name: str, tensor: Tensor, *, shape: Sequence[int | None], dtypes: Sequence, like: Tensor | None = None) -> None:
-    """Refuse a tensor whose rank, sizes (None = any), dtype, or device (that of `like`) is not as an operation needs it."""
+def require(
+    name: str, tensor: Tensor, *, shape: Sequence[int | None], dtypes: Sequence, like: Tensor | None = None, dense: bool = False
+) -> None:
+    """Refuse a tensor whose rank, sizes (None = any), dtype, or device (that of `like`) is not as an operation needs it.
+
+    dense: also refuse one that does not lie in memory row by row.
+    """
     if tensor.ndim != len(shape) or any(want is not None and have != want for have, want in zip(tensor.shape, shape, strict=True)):
         wanted = ", ".join("*" if n is None else str(n) for n in shape)
         raise ValueError(f"{name} has shape {list(tensor.shape)}, expected [{wanted}]")
@@ -16,3 +21,5 @@ def require(name: str, tensor: Tensor, *, shape: Sequence[int | None], dtypes: S
         raise ValueError(f"{name} is {tensor.dtype}, expected {' or '.join(str(d) for d in dtypes)}")
     if like is not None and tensor.device != like.device:
         raise ValueError(f"{name} lies on {tensor.device}, expected {like.device}")
+    if dense and not tensor.is_contiguous():
+        raise ValueError(f"{name} has strides {list(tensor.stride())}, expected a contiguous tensor")

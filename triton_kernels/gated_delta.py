@@ -113,6 +113,7 @@ def gated_delta_prefill_torch(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor
     v = v.transpose(0, 1)
     log_decay, beta = log_decay.t(), beta.t()  # [heads, n]
     parts = []
+    now = state.clone()  # a slot's view may be aligned otherwise than another slot's, and a product's last bits depend on that
     for begin in range(0, count, CHUNK):
         here = slice(begin, begin + CHUNK)
         qs, ks, vs, betas = q[:, here], k[:, here], v[:, here], beta[:, here, None]
@@ -121,10 +122,11 @@ def gated_delta_prefill_torch(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor
         between = (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()  # [heads, rows, earlier rows]
         since = fall.exp()[..., None]
         system = betas * between * (ks @ ks.transpose(1, 2))  # the diagonal counts as 1
-        deltas = torch.linalg.solve_triangular(system, betas * (vs - since * (ks @ state)), upper=False, unitriangular=True)
-        parts.append(since * (qs @ state) + (between * (qs @ ks.transpose(1, 2))) @ deltas)
+        deltas = torch.linalg.solve_triangular(system, betas * (vs - since * (ks @ now)), upper=False, unitriangular=True)
+        parts.append(since * (qs @ now) + (between * (qs @ ks.transpose(1, 2))) @ deltas)
         left = (fall[:, -1:] - fall).exp()[..., None]
-        state.mul_(since[:, -1:]).add_((ks * left).transpose(1, 2) @ deltas)
+        now.mul_(since[:, -1:]).add_((ks * left).transpose(1, 2) @ deltas)
+    state.copy_(now)
     return torch.cat(parts, 1).transpose(0, 1)
 
 

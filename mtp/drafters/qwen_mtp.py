@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, pad
 
+from mtp.drafters.protocol import Drafted
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import TextConfig
@@ -57,15 +58,15 @@ class QwenMtp:
 
     @torch.inference_mode()
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
-        count = min(len(ids), self.context - start)
+        count = min(len(hidden), self.context - start)
         if count < 1:
             return
         place = PromptRows(slot, start, self.rope.at(torch.arange(start, start + count, device=ids.device)))
-        x = self._enter(ids[:count], hidden[:count])
+        x = self._enter(ids[1 : 1 + count], hidden[:count])
         self.attention.store(self.block.before_mixer(x).to(x.dtype), place)
 
     @torch.inference_mode()
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
         slots, bucket = len(kept), len(window.ids)
@@ -86,7 +87,7 @@ class QwenMtp:
                 out = self._run(drafts[:, step - 1], out, WindowRows(positions, starts, self.rope.at(positions)))
             drafts[:, step], confidence[:, step] = self._pick(out)
         row = starts[:-1].clamp(max=width - 1)  # of each slot that kept something
-        return drafts[row], confidence[row]
+        return Drafted(drafts[row], confidence[row], torch.full_like(kept, depth))
 
     @torch.inference_mode()
     def clear(self, slot: int) -> None:

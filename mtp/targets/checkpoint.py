@@ -49,7 +49,8 @@ class Checkpoint:
                         continue
                     shape = tuple(opened.get_slice(stored).get_shape())
                     if shape == shapes[name]:
-                        found[name] = opened.get_tensor(stored)
+                        # into aligned memory of its own: on a CPU a product's last bits depend on its operands' alignment
+                        found[name] = opened.get_tensor(stored).clone()
                     else:
                         wrong.append(f"{name} {list(shape)} (expected {list(shapes[name])})")
         stored_names = {name for names in self._files.values() for name in names}

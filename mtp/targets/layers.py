@@ -88,6 +88,9 @@ Place = WindowRows | PromptRows
 
 
 class Mixer(Protocol):
+    project: Tensor  # its fused input projection [out, hidden]
+    out: Tensor  # its output projection [hidden, in]
+
     def __call__(self, x: Tensor, place: Place) -> Tensor: ...
 
 
@@ -185,6 +188,9 @@ class Block:
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         x = x + self.mixer(self.before_mixer(x).to(x.dtype), place)
         return x + self.mlp(self.before_mlp(x).to(x.dtype))
+
+    def matrices(self) -> list[Tensor]:
+        return [self.mixer.project, self.mixer.out, self.mlp.gate_up, self.mlp.down]
 
 
 def under(w: Weights, prefix: str) -> dict[str, Tensor]:

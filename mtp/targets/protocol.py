@@ -19,6 +19,8 @@ class Target(Protocol):
     """
 
     limits: Limits
+    slots: int
+    device: torch.device
     hidden_size: int
     dtype: torch.dtype
     logit_width: int  # columns of the logits; >= limits.vocab

@@ -82,6 +82,9 @@ class Qwen35Target:
         if LINEAR in self.config.layer_types:
             self.state.commit(window.starts, kept)
 
+    def linear_weights(self) -> list[Tensor]:
+        return [self.head, *(matrix for block in self.blocks for matrix in block.matrices())]
+
     @torch.inference_mode()
     def clear(self, slot: int) -> None:
         self.state.clear(slot)

@@ -1,0 +1,1 @@
+"""Training of the tiny model that ships: text, tokenizer, trainable forward, MTP head, figures."""

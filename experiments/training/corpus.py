@@ -1,0 +1,87 @@
+"""The pinned text: documents by kind, split by file into what is trained on and what is held out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Generator, Tensor
+
+from experiments.training.tokenizer import END
+
+DATA = Path(__file__).parent / "data"
+KINDS = ("code", "prose")
+HELD_OUT = {"language-reference": 5, "chatterbot": 3}  # one source in so many is held out; of the others one in 20
+
+
+@dataclass(frozen=True)
+class Document:
+    source: str  # package and file
+    licence: str
+    text: str
+
+    @property
+    def held_out(self) -> bool:
+        share = HELD_OUT.get(self.source.split("/")[0], 20)
+        return int(hashlib.sha256(self.source.encode()).hexdigest(), 16) % share == 0
+
+
+def documents(kind: str) -> list[Document]:
+    lines = lzma.decompress((DATA / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines()
+    return [Document(**json.loads(line)) for line in lines]
+
+
+def encode(texts: list[str], tokenizer: Tokenizer) -> Tensor:
+    """All texts in one stream, each closed by the end token: [tokens] int64."""
+    end = tokenizer.token_to_id(END)
+    return torch.tensor([token for text in tokenizer.encode_batch(texts) for token in (*text.ids, end)])
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Token streams by kind: [tokens] int64."""
+
+    train: dict[str, Tensor]
+    held_out: dict[str, Tensor]
+
+    @classmethod
+    def load(cls, tokenizer: Tokenizer, kinds: tuple[str, ...] = KINDS) -> Corpus:
+        train, held_out = {}, {}
+        for kind in kinds:
+            found = documents(kind)
+            train[kind] = encode([one.text for one in found if not one.held_out], tokenizer)
+            held_out[kind] = encode([one.text for one in found if one.held_out], tokenizer)
+        return cls(train, held_out)
+
+
+class Windows:
+    """Endless batches [batch, length] from several streams in fixed shares, each stream walked in a shuffled order of its
+    whole windows: no window comes twice before all came once. Its place is `seen`, so a resumed run goes on where it was."""
+
+    def __init__(self, streams: dict[str, Tensor], shares: dict[str, float], length: int, seed: int) -> None:
+        self.streams, self.shares, self.length, self.seed = streams, shares, length, seed
+        self.seen = dict.fromkeys(streams, 0)  # windows taken from each
+        self._order: dict[str, tuple[int, Tensor]] = {}
+
+    def take(self, batch: int) -> Tensor:
+        counts = {kind: round(batch * share) for kind, share in self.shares.items()}
+        first = next(iter(counts))
+        counts[first] += batch - sum(counts.values())
+        return torch.stack([self._next(kind) for kind, count in counts.items() for _ in range(count)])
+
+    def _next(self, kind: str) -> Tensor:
+        stream = self.streams[kind]
+        whole = (len(stream) - self.length) // self.length  # a whole window less, to leave room for the epoch's offset
+        epoch, place = divmod(self.seen[kind], whole)
+        self.seen[kind] += 1
+        if self._order.get(kind, (-1, None))[0] != epoch:
+            random = Generator().manual_seed(self.seed * 1_000_003 + epoch)
+            offset = int(torch.randint(self.length, (1,), generator=random))  # windows are cut elsewhere in every epoch
+            self._order[kind] = epoch, torch.randperm(whole, generator=random) * self.length + offset
+        start = int(self._order[kind][1][place])
+        return stream[start : start + self.length]

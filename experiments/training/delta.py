@@ -1,0 +1,72 @@
+"""The gated delta rule by chunks, differentiable.
+
+Per head, state S [key, value], token t: S = exp(g_t) S + k_t (beta_t (v_t - exp(g_t) S^T k_t))^T, o_t = S^T q_t.
+Inside a chunk the rule is a unit lower triangular system; its inverse is a product of matrix powers, which costs
+log2(chunk) batched products and differentiates faster on a CPU than a triangular solve does.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+CHUNK = 64
+
+
+def unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+
+def inverse_unit_lower(below: Tensor) -> Tensor:
+    """(1 + below)^-1 for strictly lower triangular matrices [..., n, n]: the product of 1 + (-below)^(2^i)."""
+    power = -below
+    result = power + torch.eye(below.shape[-1], dtype=below.dtype)
+    width = 2
+    while width < below.shape[-1]:
+        power = power @ power
+        result = result + result @ power
+        width *= 2
+    return result
+
+
+def gated_delta(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """q, k: [batch, heads, tokens, key], v: [.., value], decay (log, <= 0) and beta: [batch, heads, tokens], all fp32;
+    state: [batch, heads, key, value] or None. Returns [batch, heads, tokens, value] and the state after the last token."""
+    with torch.autocast("cpu", enabled=False):
+        q, k = unit(q) * q.shape[-1] ** -0.5, unit(k)
+        if state is None:
+            state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
+        return _one(q, k, v, decay, beta, state) if q.shape[2] == 1 else _chunks(q, k, v, decay, beta, state)
+
+
+def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    state = state * decay.exp()[..., None]
+    state = state + k.transpose(2, 3) @ (beta[..., None] * (v - k @ state))
+    return q @ state, state
+
+
+def _chunks(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    tokens = q.shape[2]
+    fill = -tokens % CHUNK
+    if fill:  # a padded token has beta 0 and no decay: it changes nothing
+        q, k, v = (pad(x, (0, 0, 0, fill)) for x in (q, k, v))
+        decay, beta = pad(decay, (0, fill)), pad(beta, (0, fill))
+    q, k, v, decay, beta = (x.unflatten(2, (-1, CHUNK)) for x in (q, k, v, decay, beta))  # [batch, heads, chunks, CHUNK, ..]
+    total = decay.cumsum(-1)
+    causal = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril()
+    between = (total[..., :, None] - total[..., None, :]).masked_fill(~causal, float("-inf")).exp()  # decay from column to row
+    keys = k.transpose(-1, -2)
+    solve = inverse_unit_lower(((k * beta[..., None]) @ keys * between).tril(-1))
+    fresh = solve @ (v * beta[..., None])
+    reads = solve @ (k * (beta * total.exp())[..., None])
+    inner = q @ keys * between
+    q = q * total.exp()[..., None]
+    writes = (k * (total[..., -1:] - total).exp()[..., None]).transpose(-1, -2)
+    whole = total[..., -1].exp()[..., None, None]
+    outs = []
+    for i in range(q.shape[2]):
+        value = fresh[:, :, i] - reads[:, :, i] @ state
+        outs.append(q[:, :, i] @ state + inner[:, :, i] @ value)
+        state = state * whole[:, :, i] + writes[:, :, i] @ value
+    return torch.stack(outs, 2).flatten(2, 3)[:, :, :tokens], state

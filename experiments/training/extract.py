@@ -1,0 +1,119 @@
+"""Makes the pinned text in `data/` from what is installed: `python -m experiments.training.extract`.
+
+Installed sources and documentation differ by machine and version, so what the model is trained on is this script's output,
+pinned; running it again is only needed to change the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import lzma
+import re
+import sysconfig
+import textwrap
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data"
+CODE = {"stdlib": "PSF-2.0", "numpy": "BSD-3-Clause", "networkx": "BSD-3-Clause", "jinja2": "BSD-3-Clause", "click": "BSD-3-Clause"}
+CODE |= {"pygments": "BSD-2-Clause", "fsspec": "BSD-3-Clause", "setuptools": "MIT", "rich": "MIT", "matplotlib": "PSF-2.0", "mpmath": "BSD-3-Clause"}
+PROSE = CODE | {"torch": "BSD-3-Clause", "sympy": "BSD-3-Clause", "fontTools": "MIT", "polars": "MIT", "pydantic": "MIT"}
+PROSE |= {"transformers": "Apache-2.0", "tokenizers": "Apache-2.0", "huggingface_hub": "Apache-2.0", "triton": "MIT"}
+SKIPPED = re.compile(r"/(tests?|testing|_vendor|idle_test|lib2to3|encodings|pydoc_data|site-packages|lexers|_generated|vendor)/|unicodedata|/_pyrepl/")
+SMALLEST = 1500  # bytes of a source file
+LARGEST = 120_000
+
+
+def root(package: str) -> Path:
+    return Path(sysconfig.get_path("stdlib")) if package == "stdlib" else Path(sysconfig.get_path("purelib")) / package
+
+
+def sources(package: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of its Python files, in the order of their names."""
+    folder = root(package)
+    for file in sorted(folder.rglob("*.py")):
+        name = f"{package}/{file.relative_to(folder).as_posix()}"
+        if SKIPPED.search("/" + name) or not SMALLEST < file.stat().st_size < LARGEST:
+            continue
+        text = file.read_text(encoding="utf-8", errors="ignore")
+        if text.isascii():
+            yield name, text.expandtabs(4)
+
+
+def plain(text: str) -> str:
+    """Without reStructuredText's roles and literals."""
+    text = re.sub(r":[\w:+-]+:`~?!?([^`<]*?)\s*(<[^`]*>)?`(__?)?", r"\1", text)
+    return re.sub(r"`+~?([^`]*)`+(__?)?", r"\1", re.sub(r"\*\*?(\w[^*\n]*)\*\*?", r"\1", text))
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Its running text: paragraphs of 12 words or more that are mostly letters."""
+    for block in re.split(r"\n\s*\n", text):
+        flat = " ".join(plain(block).split())
+        words = flat.split(" ")
+        letters = sum(c.isalpha() or c in " ,.'" for c in flat) / max(1, len(flat))
+        lower = sum(word[0].islower() for word in words if word) / len(words)
+        if len(words) >= 12 and flat.isascii() and letters > 0.93 and lower > 0.7 and flat[0].isupper() and flat[-1] in ".:":
+            yield flat
+
+
+def docstrings(source: str) -> str:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+    return "\n\n".join(textwrap.dedent(ast.get_docstring(node) or "") for node in nodes)
+
+
+def topics() -> Iterator[tuple[str, str]]:
+    from pydoc_data.topics import topics as pages
+
+    for name, text in sorted(pages.items()):
+        yield f"language-reference/{name}", text
+
+
+def prose() -> Iterator[dict[str, str]]:
+    """The language reference first, then docstrings; a paragraph that was there before is left out."""
+    seen: set[str] = set()
+    documents = [(name, text, "PSF-2.0") for name, text in topics()]
+    for package, licence in PROSE.items():
+        documents += [(f"docstrings/{name}", docstrings(text), licence) for name, text in sources(package)]
+    for name, text, licence in documents:
+        kept = []
+        for paragraph in paragraphs(text):
+            key = hashlib.sha1(re.sub(r"\W", "", paragraph.lower())[:80].encode()).hexdigest()
+            if key not in seen:
+                seen.add(key)
+                kept.append(paragraph)
+        if sum(map(len, kept)) > 200:
+            yield {"source": name, "licence": licence, "text": "\n\n".join(kept)}
+
+
+def code() -> Iterator[dict[str, str]]:
+    for package, licence in CODE.items():
+        for name, text in sources(package):
+            yield {"source": name, "licence": licence, "text": text.strip() + "\n"}
+
+
+def write(name: str, documents: Iterable[dict[str, str]]) -> int:
+    """Characters of text written."""
+    documents = list(documents)
+    lines = "".join(json.dumps(document) + "\n" for document in documents)
+    (DATA / f"{name}.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+    return sum(len(document["text"]) for document in documents)
+
+
+def main() -> None:
+    DATA.mkdir(exist_ok=True)
+    for name, documents in (("code", code()), ("prose", prose())):
+        print(f"{name}: {write(name, documents) / 1e6:.1f} million characters")
+    for package in sorted(PROSE.keys() - {"stdlib"}):
+        print(package, metadata.version(package))
+
+
+if __name__ == "__main__":
+    main()
