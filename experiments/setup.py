@@ -59,7 +59,8 @@ def setup(config: DictConfig) -> Setup:
     """Loads target, drafter and prompts. Raises BadInput as above."""
     plan = plan_of(config)
     settings = plan.settings
-    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device)
+    rows = max((settings.rows, *settings.buckets.sizes))
+    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
     drafter = None
     if plan.policy.depth > 0:
         drafter = build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
+from triton_kernels.launch import MOST_ROWS, MOST_SLOTS, SLOT_TILE, constant, jit, kernel, operation, power_of_two, tl
 
 RUNNING, STOP, LENGTH, ERROR = range(4)  # values of Accepted.finish
+_RUNNING, _STOP, _LENGTH, _ERROR = map(constant, (RUNNING, STOP, LENGTH, ERROR))
 
 
 class Accepted(NamedTuple):
@@ -19,7 +21,107 @@ class Accepted(NamedTuple):
     finish: Tensor  # [slots] int32; RUNNING, STOP, LENGTH or ERROR
 
 
-def accept_prefix_torch(
+@jit
+def keep_prefix(
+    pick,
+    fault,
+    follower,
+    group,
+    produced,
+    max_new,
+    position,
+    context,
+    min_new,
+    stop_ids_ptr,
+    stop_count,
+    most_stops,
+    slot,
+    GROUP_TILE: tl.constexpr,
+):
+    """(kept, last pick, finish) [SLOT_TILE] of every slot's group.
+
+    pick, fault, follower (the next row's draft): [SLOT_TILE, GROUP_TILE]; all else [SLOT_TILE].
+    """
+    place = tl.arange(0, GROUP_TILE)[None]
+    here = place < group[:, None]
+    stop = pick != pick
+    for i in range(tl.max(stop_count, 0)):
+        listed = i < stop_count
+        stop_id = tl.load(stop_ids_ptr + slot * most_stops + i, mask=listed, other=0)
+        stop |= (pick == stop_id[:, None]) & listed[:, None]
+    stop &= (produced - min_new)[:, None] + place >= 0
+    more = (pick == follower) & (place + 1 < group[:, None]) & ~stop  # the walk goes on to the next row
+    more &= ((max_new - produced)[:, None] > place + 1) & ((context - position)[:, None] >= place + 3)
+    # where the walk ends, doubled: even before an unreached row, odd before a faulty one
+    end = tl.where(here & ~fault, tl.where(more, 2 * GROUP_TILE, 2 * place + 2), 2 * place + here.to(tl.int32))
+    end = tl.min(end, 1)
+    kept = end >> 1
+    is_last = place == kept[:, None] - 1
+    last = tl.sum(tl.where(is_last, pick, 0), 1)
+    stopped = tl.sum((is_last & stop).to(tl.int32), 1) > 0
+    full = (kept > 0) & ((produced + kept == max_new) | (position + kept + 1 == context))
+    finish = tl.where(stopped, _STOP, tl.where(full, _LENGTH, tl.where((end & 1) > 0, _ERROR, _RUNNING)))
+    return kept, last, finish
+
+
+@kernel
+def accept_prefix_kernel(
+    picks_ptr,
+    faults_ptr,
+    ids_ptr,
+    starts_ptr,
+    anchors_ptr,
+    positions_ptr,
+    produced_ptr,
+    max_new_ptr,
+    context_ptr,
+    min_new_ptr,
+    stop_ids_ptr,
+    stop_counts_ptr,
+    slots,
+    most_stops,
+    width,
+    kept_ptr,
+    tokens_ptr,
+    next_ptr,
+    finish_ptr,
+    GROUP_TILE: tl.constexpr,
+):
+    """One program of one warp walks every group at once."""
+    slot = tl.arange(0, SLOT_TILE)
+    known = slot < slots
+    first = tl.load(starts_ptr + slot, mask=known, other=0)
+    group = tl.load(starts_ptr + slot + 1, mask=known, other=0) - first
+    place = tl.arange(0, GROUP_TILE)[None]
+    row = first[:, None] + place
+    here = place < group[:, None]
+    pick = tl.load(picks_ptr + row, mask=here, other=0)
+    fault = tl.load(faults_ptr + row, mask=here, other=0) != 0
+    follower = tl.load(ids_ptr + row + 1, mask=place + 1 < group[:, None], other=0)
+    anchor = tl.load(anchors_ptr + slot, mask=known, other=0)
+    kept, last, finish = keep_prefix(
+        pick,
+        fault,
+        follower,
+        group,
+        tl.load(produced_ptr + slot, mask=known, other=0),
+        tl.load(max_new_ptr + slot, mask=known, other=0),
+        tl.load(positions_ptr + slot, mask=known, other=0),
+        tl.load(context_ptr + slot, mask=known, other=0),
+        tl.load(min_new_ptr + slot, mask=known, other=0),
+        stop_ids_ptr,
+        tl.load(stop_counts_ptr + slot, mask=known, other=0),
+        most_stops,
+        slot,
+        GROUP_TILE,
+    )
+    tl.store(kept_ptr + slot, kept, mask=known)
+    tl.store(next_ptr + slot, tl.where(kept > 0, last, anchor), mask=known)
+    tl.store(finish_ptr + slot, finish, mask=known)
+    tl.store(tokens_ptr + slot[:, None] * width + place, tl.where(place < kept[:, None], pick, 0), mask=known[:, None] & (place < width))
+
+
+def _launch(
     picks: Tensor,
     faults: Tensor,
     ids: Tensor,
@@ -32,38 +134,57 @@ def accept_prefix_torch(
     min_new: Tensor,
     stop_ids: Tensor,
     stop_counts: Tensor,
-    *,
     width: int,
-) -> Accepted:
-    """The accepted prefix of every group, trimmed by stop tokens, limits and faults.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    slots, most_stops = stop_ids.shape
+    kept, following, finish = torch.empty((3, slots), dtype=torch.int32, device=picks.device).unbind()
+    tokens = torch.empty((slots, width), dtype=torch.int32, device=picks.device)
+    if slots:
+        accept_prefix_kernel[1,](
+            picks,
+            faults,
+            ids,
+            starts,
+            anchors,
+            positions,
+            produced,
+            max_new,
+            context,
+            min_new,
+            stop_ids,
+            stop_counts,
+            slots,
+            most_stops,
+            width,
+            kept,
+            tokens,
+            following,
+            finish,
+            GROUP_TILE=power_of_two(width),
+            num_warps=1,
+        )
+    return kept, tokens, following, finish
 
-    picks, ids: [rows] int32, faults: [rows] bool: per row of the window. starts: [slots + 1] int32 as from `pack_window`.
-    Per slot, [slots] int32: anchors, positions (of the anchor), produced (tokens emitted so far), max_new, context (most
-    prompt + output tokens), min_new (a stop id among the first min_new tokens does not end). stop_ids: [slots, M] int32, the
-    first stop_counts[slot] count; a slot that ignores stops has count 0. width: the most rows of a group.
 
-    Row 0 is kept unless it is faulty. Row k is kept iff pick[k-1] == its draft, pick[k-1] does not end the slot,
-    produced + k < max_new, position + k + 2 <= context, and it is not faulty. A faulty row that the walk reaches ends the
-    slot with ERROR after the rows before it.
-    """
-    require("picks", picks, shape=[None], dtypes=[torch.int32])
-    require("anchors", anchors, shape=[None], dtypes=[torch.int32], like=picks)
-    rows, slots = picks.shape[0], anchors.shape[0]
-    require("faults", faults, shape=[rows], dtypes=[torch.bool], like=picks)
-    require("ids", ids, shape=[rows], dtypes=[torch.int32], like=picks)
-    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=picks)
-    per_slot = {"positions": positions, "produced": produced, "max_new": max_new}
-    per_slot |= {"context": context, "min_new": min_new, "stop_counts": stop_counts}
-    for name, tensor in per_slot.items():
-        require(name, tensor, shape=[slots], dtypes=[torch.int32], like=picks)
-    require("stop_ids", stop_ids, shape=[slots, None], dtypes=[torch.int32], like=picks)
-    if width < 1:
-        raise ValueError(f"width is {width}, expected at least 1")
-
+def _twin(
+    picks: Tensor,
+    faults: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    anchors: Tensor,
+    positions: Tensor,
+    produced: Tensor,
+    max_new: Tensor,
+    context: Tensor,
+    min_new: Tensor,
+    stop_ids: Tensor,
+    stop_counts: Tensor,
+    width: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     k = torch.arange(width, dtype=torch.int32, device=picks.device)[None]  # [1, width]
     group = (starts[1:] - starts[:-1])[:, None]  # [slots, 1]
     here = k < group
-    row = (starts[:-1, None] + k).clamp(0, max(rows - 1, 0)).long()
+    row = (starts[:-1, None] + k).clamp(0, picks.shape[0] - 1).long()
     pick, draft, fault = picks[row], ids[row], faults[row]  # [slots, width]
     listed = torch.arange(stop_ids.shape[1], device=picks.device)[None] < stop_counts[:, None]  # [slots, M]
     stop = ((pick[:, :, None] == stop_ids[:, None]) & listed[:, None]).any(2) & (produced[:, None] + k >= min_new[:, None])
@@ -85,7 +206,104 @@ def accept_prefix_torch(
     finish = torch.full_like(kept, RUNNING)
     for code, holds in ((ERROR, failed), (LENGTH, full), (STOP, stopped)):  # the later one wins
         finish = torch.where(holds, code, finish)
-    return Accepted(kept, tokens.int(), torch.where(emitted, tokens.gather(1, last)[:, 0], anchors).int(), finish.int())
+    return kept, tokens.int(), torch.where(emitted, tokens.gather(1, last)[:, 0], anchors).int(), finish.int()
 
 
-accept_prefix = accept_prefix_torch
+_operation = operation(
+    "accept_prefix(Tensor picks, Tensor faults, Tensor ids, Tensor starts, Tensor anchors, Tensor positions, Tensor produced, Tensor max_new, Tensor context, Tensor min_new, Tensor stop_ids, Tensor stop_counts, int width) -> (Tensor, Tensor, Tensor, Tensor)",
+    cpu=_twin,
+    cuda=_launch,
+)
+
+
+def _check(
+    picks: Tensor,
+    faults: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    anchors: Tensor,
+    positions: Tensor,
+    produced: Tensor,
+    max_new: Tensor,
+    context: Tensor,
+    min_new: Tensor,
+    stop_ids: Tensor,
+    stop_counts: Tensor,
+    width: int,
+) -> None:
+    slots, rows = anchors.shape[0] if anchors.ndim else 0, picks.shape[0] if picks.ndim else 0
+    require("picks", picks, shape=[None], dtypes=[torch.int32], dense=True)
+    require("faults", faults, shape=[rows], dtypes=[torch.bool], like=picks, dense=True)
+    require("ids", ids, shape=[rows], dtypes=[torch.int32], like=picks, dense=True)
+    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=picks, dense=True)
+    per_slot = {
+        "anchors": anchors,
+        "positions": positions,
+        "produced": produced,
+        "max_new": max_new,
+        "context": context,
+        "min_new": min_new,
+    }
+    for name, tensor in (per_slot | {"stop_counts": stop_counts}).items():
+        require(name, tensor, shape=[slots], dtypes=[torch.int32], like=picks, dense=True)
+    require("stop_ids", stop_ids, shape=[slots, None], dtypes=[torch.int32], like=picks, dense=True)
+    if slots > MOST_SLOTS:
+        raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
+    if not 1 <= width <= MOST_ROWS:
+        raise ValueError(f"width is {width}, expected at least 1 and at most {MOST_ROWS}")
+
+
+def accept_prefix(
+    picks: Tensor,
+    faults: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    anchors: Tensor,
+    positions: Tensor,
+    produced: Tensor,
+    max_new: Tensor,
+    context: Tensor,
+    min_new: Tensor,
+    stop_ids: Tensor,
+    stop_counts: Tensor,
+    *,
+    width: int,
+) -> Accepted:
+    """The accepted prefix of every group, trimmed by stop tokens, limits and faults.
+
+    picks, ids: [rows] int32, faults: [rows] bool: per row of the window. starts: [slots + 1] int32 as from `pack_window`.
+    Per slot, [slots] int32: anchors, positions (of the anchor), produced (tokens emitted so far), max_new, context (most
+    prompt + output tokens), min_new (a stop id among the first min_new tokens does not end). stop_ids: [slots, M] int32, the
+    first stop_counts[slot] count; a slot that ignores stops has count 0. width: the most rows of a group. At most 64 slots
+    and groups of 64 rows.
+
+    Row 0 is kept unless it is faulty. Row k is kept iff pick[k-1] == its draft, pick[k-1] does not end the slot,
+    produced + k < max_new, position + k + 2 <= context, and it is not faulty. A faulty row that the walk reaches ends the
+    slot with ERROR after the rows before it.
+    Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
+    """
+    inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
+    _check(*inputs, width)
+    return Accepted(*_operation(*inputs, width))
+
+
+def accept_prefix_torch(
+    picks: Tensor,
+    faults: Tensor,
+    ids: Tensor,
+    starts: Tensor,
+    anchors: Tensor,
+    positions: Tensor,
+    produced: Tensor,
+    max_new: Tensor,
+    context: Tensor,
+    min_new: Tensor,
+    stop_ids: Tensor,
+    stop_counts: Tensor,
+    *,
+    width: int,
+) -> Accepted:
+    """`accept_prefix` in plain torch."""
+    inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
+    _check(*inputs, width)
+    return Accepted(*_twin(*inputs, width))

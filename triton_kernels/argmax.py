@@ -80,9 +80,7 @@ def pick_of(key):
 
 
 @kernel
-def row_argmax_kernel(
-    logits_ptr, stride: tl.int64, vocab, banned_ptr, counts_ptr, most_banned, ids_ptr, faults_ptr, keys_ptr, tickets_ptr
-):
+def row_argmax_kernel(logits_ptr, stride: tl.int64, vocab, banned_ptr, counts_ptr, most_banned, ids_ptr, faults_ptr, keys_ptr, tickets_ptr):
     """Grid (rows, chunks). Every program folds its chunk into the row's key; the last to take a ticket writes the pick."""
     row = tl.program_id(0)
     banned = 0
@@ -149,7 +147,9 @@ def _banned_columns(banned: Tensor, counts: Tensor, vocab: int) -> Tensor:
     return mask.scatter_(1, spare, torch.ones_like(spare, dtype=torch.bool))[:, :vocab]
 
 
-_operation = operation("row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, Tensor)", cpu=_twin, cuda=_launch)
+_operation = operation(
+    "row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, Tensor)", cpu=_twin, cuda=_launch
+)
 
 
 def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None) -> int:
@@ -180,7 +180,9 @@ def row_argmax(logits: Tensor, *, vocab: int | None = None, banned: Tensor | Non
     return Picks(*_operation(logits, vocab, banned, banned_counts))
 
 
-def row_argmax_torch(logits: Tensor, *, vocab: int | None = None, banned: Tensor | None = None, banned_counts: Tensor | None = None) -> Picks:
+def row_argmax_torch(
+    logits: Tensor, *, vocab: int | None = None, banned: Tensor | None = None, banned_counts: Tensor | None = None
+) -> Picks:
     """`row_argmax` in plain torch."""
     vocab = _check(logits, vocab, banned, banned_counts)
     return Picks(*_twin(logits, vocab, banned, banned_counts))

@@ -42,7 +42,9 @@ class _Launcher:
         group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json")
         self.ptx = Path(next(path for name, path in group.items() if name.endswith(".ptx"))).read_text()
 
-    def __call__(self, x: int, y: int, z: int, stream: int, function: str, packed: Any, info: Any, enter: Any, leave: Any, *args: Any) -> None:
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, function: str, packed: Any, info: Any, enter: Any, leave: Any, *args: Any
+    ) -> None:
         driver = triton.runtime.driver.active
         driver.launches.append(Launch(function, (x, y, z), self.metadata.num_warps, self.metadata.hash))
         given = [value for value, kind in zip(args, self.types, strict=True) if kind != "constexpr"]
