@@ -44,6 +44,7 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
         made.target,
         made.drafter,
         slots=settings.slots,
+        rows=settings.rows,
         largest_group=max(settings.sizes),
         depth=made.plan.policy.depth,
         buckets=settings.buckets,

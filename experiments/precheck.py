@@ -45,7 +45,7 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     if not multirun:
         if swept:
             key = swept[0].get_key_element()
-            given = swept[0].input_line.split("=", 1)[1]
+            given = str(swept[0].input_line).split("=", 1)[1]
             raise BadInput(f"{key} is {given}: several values need -m, and a list needs brackets: {key}=[{given}]")
         return [list(overrides)]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper

@@ -29,7 +29,16 @@ class Parity:
 
 def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
     settings = setup.plan.settings
-    return ModelExecutor(setup.target, None, slots=settings.slots, largest_group=1, depth=0, buckets=buckets, device=setup.plan.device)
+    return ModelExecutor(
+        setup.target,
+        None,
+        slots=settings.slots,
+        rows=settings.rows,
+        largest_group=1,
+        depth=0,
+        buckets=buckets,
+        device=setup.plan.device,
+    )
 
 
 def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, list[int]]:

@@ -54,7 +54,7 @@ class Teacher:
         positions = ints([self.lengths.get(slot, 0) for slot in range(self.slots)])
         group_rows = ints([rows.get(slot, 0) for slot in range(self.slots)])
         return pack_window(
-            tokens[:, 0].contiguous(), tokens[:, 1:], positions, group_rows, bucket=self.buckets.round_up(sum(rows.values()))
+            tokens[:, 0].contiguous(), tokens[:, 1:].contiguous(), positions, group_rows, bucket=self.buckets.round_up(sum(rows.values()))
         )
 
     def verify(self, rows: Mapping[int, int]) -> tuple[Packed, dict[tuple[int, int], Row]]:

@@ -11,6 +11,20 @@ from triton_kernels.checks import require
 from triton_kernels.launch import MOST_ROWS, MOST_SLOTS, SLOT_TILE, constant, jit, kernel, operation, power_of_two, tl
 
 RUNNING, STOP, LENGTH, ERROR = range(4)  # values of Accepted.finish
+INPUTS = (
+    "picks",
+    "faults",
+    "ids",
+    "starts",
+    "anchors",
+    "positions",
+    "produced",
+    "max_new",
+    "context",
+    "min_new",
+    "stop_ids",
+    "stop_counts",
+)  # in the order of every signature here
 _RUNNING, _STOP, _LENGTH, _ERROR = map(constant, (RUNNING, STOP, LENGTH, ERROR))
 
 
@@ -121,66 +135,20 @@ def accept_prefix_kernel(
     tl.store(tokens_ptr + slot[:, None] * width + place, tl.where(place < kept[:, None], pick, 0), mask=known[:, None] & (place < width))
 
 
-def _launch(
-    picks: Tensor,
-    faults: Tensor,
-    ids: Tensor,
-    starts: Tensor,
-    anchors: Tensor,
-    positions: Tensor,
-    produced: Tensor,
-    max_new: Tensor,
-    context: Tensor,
-    min_new: Tensor,
-    stop_ids: Tensor,
-    stop_counts: Tensor,
-    width: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _launch(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    picks, stop_ids = inputs[0], inputs[-2]
     slots, most_stops = stop_ids.shape
     kept, following, finish = torch.empty((3, slots), dtype=torch.int32, device=picks.device).unbind()
     tokens = torch.empty((slots, width), dtype=torch.int32, device=picks.device)
     if slots:
-        accept_prefix_kernel[1,](
-            picks,
-            faults,
-            ids,
-            starts,
-            anchors,
-            positions,
-            produced,
-            max_new,
-            context,
-            min_new,
-            stop_ids,
-            stop_counts,
-            slots,
-            most_stops,
-            width,
-            kept,
-            tokens,
-            following,
-            finish,
-            GROUP_TILE=power_of_two(width),
-            num_warps=1,
-        )
+        outputs = (kept, tokens, following, finish)
+        tile = power_of_two(width)
+        accept_prefix_kernel[1,](*inputs, slots, most_stops, width, *outputs, GROUP_TILE=tile, num_warps=1)
     return kept, tokens, following, finish
 
 
-def _twin(
-    picks: Tensor,
-    faults: Tensor,
-    ids: Tensor,
-    starts: Tensor,
-    anchors: Tensor,
-    positions: Tensor,
-    produced: Tensor,
-    max_new: Tensor,
-    context: Tensor,
-    min_new: Tensor,
-    stop_ids: Tensor,
-    stop_counts: Tensor,
-    width: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _twin(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts = inputs
     k = torch.arange(width, dtype=torch.int32, device=picks.device)[None]  # [1, width]
     group = (starts[1:] - starts[:-1])[:, None]  # [slots, 1]
     here = k < group
@@ -210,43 +178,22 @@ def _twin(
 
 
 _operation = operation(
-    "accept_prefix(Tensor picks, Tensor faults, Tensor ids, Tensor starts, Tensor anchors, Tensor positions, Tensor produced, Tensor max_new, Tensor context, Tensor min_new, Tensor stop_ids, Tensor stop_counts, int width) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"accept_prefix(int width, {', '.join('Tensor ' + name for name in INPUTS)}) -> (Tensor, Tensor, Tensor, Tensor)",
     cpu=_twin,
     cuda=_launch,
 )
 
 
-def _check(
-    picks: Tensor,
-    faults: Tensor,
-    ids: Tensor,
-    starts: Tensor,
-    anchors: Tensor,
-    positions: Tensor,
-    produced: Tensor,
-    max_new: Tensor,
-    context: Tensor,
-    min_new: Tensor,
-    stop_ids: Tensor,
-    stop_counts: Tensor,
-    width: int,
-) -> None:
-    slots, rows = anchors.shape[0] if anchors.ndim else 0, picks.shape[0] if picks.ndim else 0
-    require("picks", picks, shape=[None], dtypes=[torch.int32], dense=True)
-    require("faults", faults, shape=[rows], dtypes=[torch.bool], like=picks, dense=True)
-    require("ids", ids, shape=[rows], dtypes=[torch.int32], like=picks, dense=True)
-    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=picks, dense=True)
-    per_slot = {
-        "anchors": anchors,
-        "positions": positions,
-        "produced": produced,
-        "max_new": max_new,
-        "context": context,
-        "min_new": min_new,
-    }
-    for name, tensor in (per_slot | {"stop_counts": stop_counts}).items():
-        require(name, tensor, shape=[slots], dtypes=[torch.int32], like=picks, dense=True)
-    require("stop_ids", stop_ids, shape=[slots, None], dtypes=[torch.int32], like=picks, dense=True)
+def _check(width: int, *inputs: Tensor, dense: bool) -> None:
+    picks, anchors = inputs[0], inputs[4]
+    require("picks", picks, shape=[None], dtypes=[torch.int32], dense=dense)
+    require("anchors", anchors, shape=[None], dtypes=[torch.int32], like=picks, dense=dense)
+    rows, slots = picks.shape[0], anchors.shape[0]
+    shapes: dict[str, list[int | None]] = {"faults": [rows], "ids": [rows], "starts": [slots + 1], "stop_ids": [slots, None]}
+    for name, tensor in zip(INPUTS, inputs, strict=True):
+        dtype = torch.bool if name == "faults" else torch.int32
+        shape = [rows] if name == "picks" else shapes.get(name, [slots])
+        require(name, tensor, shape=shape, dtypes=[dtype], like=picks, dense=dense)
     if slots > MOST_SLOTS:
         raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
     if not 1 <= width <= MOST_ROWS:
@@ -283,8 +230,8 @@ def accept_prefix(
     Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
     """
     inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
-    _check(*inputs, width)
-    return Accepted(*_operation(*inputs, width))
+    _check(width, *inputs, dense=True)
+    return Accepted(*_operation(width, *inputs))
 
 
 def accept_prefix_torch(
@@ -303,7 +250,7 @@ def accept_prefix_torch(
     *,
     width: int,
 ) -> Accepted:
-    """`accept_prefix` in plain torch."""
+    """`accept_prefix` in plain torch, for any strides."""
     inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
-    _check(*inputs, width)
-    return Accepted(*_twin(*inputs, width))
+    _check(width, *inputs, dense=False)
+    return Accepted(*_twin(width, *inputs))

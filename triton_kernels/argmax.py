@@ -152,10 +152,10 @@ _operation = operation(
 )
 
 
-def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None) -> int:
+def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None, *, dense: bool) -> int:
     require("logits", logits, shape=[None, None], dtypes=DTYPES)
     rows, width = logits.shape
-    if width > 1 and logits.stride(1) != 1:
+    if dense and width > 1 and logits.stride(1) != 1:
         raise ValueError(f"logits has column stride {logits.stride(1)}, expected 1")
     vocab = width if vocab is None else vocab
     if not 1 <= vocab <= width:
@@ -163,8 +163,8 @@ def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_coun
     if (banned is None) != (banned_counts is None):
         raise ValueError("banned and banned_counts: one is missing, expected both or neither")
     if banned is not None and banned_counts is not None:
-        require("banned", banned, shape=[rows, None], dtypes=[torch.int32], like=logits, dense=True)
-        require("banned_counts", banned_counts, shape=[rows], dtypes=[torch.int32], like=logits, dense=True)
+        require("banned", banned, shape=[rows, None], dtypes=[torch.int32], like=logits, dense=dense)
+        require("banned_counts", banned_counts, shape=[rows], dtypes=[torch.int32], like=logits, dense=dense)
     return vocab
 
 
@@ -176,13 +176,13 @@ def row_argmax(logits: Tensor, *, vocab: int | None = None, banned: Tensor | Non
     A row with a NaN among its real columns, or with nothing above -inf left, is faulty.
     Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without rows.
     """
-    vocab = _check(logits, vocab, banned, banned_counts)
+    vocab = _check(logits, vocab, banned, banned_counts, dense=True)
     return Picks(*_operation(logits, vocab, banned, banned_counts))
 
 
 def row_argmax_torch(
     logits: Tensor, *, vocab: int | None = None, banned: Tensor | None = None, banned_counts: Tensor | None = None
 ) -> Picks:
-    """`row_argmax` in plain torch."""
-    vocab = _check(logits, vocab, banned, banned_counts)
+    """`row_argmax` in plain torch, for any strides."""
+    vocab = _check(logits, vocab, banned, banned_counts, dense=False)
     return Picks(*_twin(logits, vocab, banned, banned_counts))

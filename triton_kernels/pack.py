@@ -127,18 +127,19 @@ def _twin(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor
 
 
 _operation = operation(
-    "pack_window(Tensor anchors, Tensor drafts, Tensor positions, Tensor group_rows, int bucket) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "pack_window(Tensor anchors, Tensor drafts, Tensor positions, Tensor group_rows, int bucket)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     cpu=_twin,
     cuda=_launch,
 )
 
 
-def _check(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int) -> None:
-    require("anchors", anchors, shape=[None], dtypes=[torch.int32], dense=True)
+def _check(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int, *, dense: bool) -> None:
+    require("anchors", anchors, shape=[None], dtypes=[torch.int32], dense=dense)
     slots = anchors.shape[0]
-    require("drafts", drafts, shape=[slots, None], dtypes=[torch.int32], like=anchors, dense=True)
-    require("positions", positions, shape=[slots], dtypes=[torch.int32], like=anchors, dense=True)
-    require("group_rows", group_rows, shape=[slots], dtypes=[torch.int32], like=anchors, dense=True)
+    require("drafts", drafts, shape=[slots, None], dtypes=[torch.int32], like=anchors, dense=dense)
+    require("positions", positions, shape=[slots], dtypes=[torch.int32], like=anchors, dense=dense)
+    require("group_rows", group_rows, shape=[slots], dtypes=[torch.int32], like=anchors, dense=dense)
     if slots > MOST_SLOTS:
         raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
     if drafts.shape[1] >= MOST_ROWS:
@@ -155,11 +156,11 @@ def pack_window(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: 
     groups' rows must fit the bucket and group_rows <= depth + 1: device data, so the caller's duty (a planner's plan always
     does). Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
     """
-    _check(anchors, drafts, positions, group_rows, bucket)
+    _check(anchors, drafts, positions, group_rows, bucket, dense=True)
     return Packed(*_operation(anchors, drafts, positions, group_rows, bucket))
 
 
 def pack_window_torch(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, bucket: int) -> Packed:
-    """`pack_window` in plain torch."""
-    _check(anchors, drafts, positions, group_rows, bucket)
+    """`pack_window` in plain torch, for any strides."""
+    _check(anchors, drafts, positions, group_rows, bucket, dense=False)
     return Packed(*_twin(anchors, drafts, positions, group_rows, bucket))

@@ -1,4 +1,4 @@
-"""The device's tables: one object owns drafts, held counts, anchors, positions and limits of every slot."""
+"""The device's tables, allocated once, before any capture: one object owns every slot's state and the window in work."""
 
 from __future__ import annotations
 
@@ -7,31 +7,40 @@ from torch import Tensor
 
 from mtp.execution.protocol import Limits, stops_of
 from mtp.request import Request
-from triton_kernels import Accepted
+from triton_kernels import Accepted, Packed
 
 
 class Buffers:
-    """Per-slot tables, int32, allocated once. positions: the anchor's == committed length of target and drafter KV.
+    """Per-slot tables, int32. positions: the anchor's == committed length of target and drafter KV.
 
-    depth: most drafts a slot holds; max_stop_ids: most stop ids a slot can have.
+    depth: most drafts a slot holds; largest_group: most rows a slot gets; rows: most rows of a window, padding included;
+    max_stop_ids: most stop ids a slot can have.
     """
 
-    def __init__(self, slots: int, *, depth: int, max_stop_ids: int = 16, device: torch.device) -> None:
+    def __init__(
+        self, slots: int, *, depth: int, largest_group: int, rows: int, hidden: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
         def table(*shape: int) -> Tensor:
-            return torch.zeros(slots, *shape, dtype=torch.int32, device=device)
+            return torch.zeros(*shape, dtype=torch.int32, device=device)
 
-        self.slots, self.depth, self.max_stop_ids = slots, depth, max_stop_ids
-        self.anchors = table()
-        self.positions = table()
-        self.drafts = table(depth)
-        self.held = table()  # lengths decide: drafts[slot, held[slot]:] mean nothing
-        self.produced = table()
-        self.max_new = table()
-        self.context = table()
-        self.min_new = table()
-        self.stop_ids = table(max_stop_ids)
-        self.stop_counts = table()
-        self.group_rows = table()  # of the window in work, staged by the host
+        self.slots, self.depth, self.width = slots, depth, largest_group
+        self.max_stop_ids = 16
+        self.anchors, self.positions, self.produced = table(slots), table(slots), table(slots)
+        self.drafts = table(slots, max(depth, largest_group - 1))
+        self.held = table(slots)  # lengths decide: drafts[slot, held[slot]:] mean nothing
+        self.max_new, self.context, self.min_new = table(slots), table(slots), table(slots)
+        self.stop_ids, self.stop_counts = table(slots, self.max_stop_ids), table(slots)
+        self._of_slot = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        # the window in work: what verify leaves for commit, and commit for the host
+        self.group_rows = table(slots)
+        self._window = Packed(table(rows), table(rows), table(rows), table(rows), table(slots + 1))
+        self._picks = table(rows)
+        self._hidden = torch.zeros(rows, hidden, dtype=dtype, device=device)
+        self.accepted = Accepted(table(slots), table(slots, largest_group), table(slots), table(slots))
+        self.results = table(slots, 3 + largest_group + depth)  # kept, finish, held, tokens, confidence (the bits of fp32)
+        self._staged = torch.zeros(slots, dtype=torch.int32, pin_memory=device.type == "cuda")
+
+    # ---- slots
 
     def admit(self, slot: int, request: Request, limits: Limits) -> None:
         """The slot's limits; everything of an earlier request is gone."""
@@ -44,26 +53,56 @@ class Buffers:
         self.stop_counts[slot] = len(stops)
 
     def clear(self, slot: int) -> None:
-        for table in vars(self).values():
-            if isinstance(table, Tensor):
-                table[slot] = 0
+        for table in self._of_slot:
+            table[slot] = 0
+
+    # ---- the window in work
 
     def stage(self, rows_of: dict[int, int]) -> None:
         """Group rows of the next window: one copy to the device; slots left out get 0."""
-        staged = torch.zeros(self.slots, dtype=torch.int32)
+        self._staged.zero_()
         for slot, rows in rows_of.items():
-            staged[slot] = rows
-        self.group_rows.copy_(staged, non_blocking=True)
+            self._staged[slot] = rows
+        self.group_rows.copy_(self._staged, non_blocking=True)
 
-    def move(self, accepted: Accepted) -> None:
+    def window(self, bucket: int) -> Packed:
+        """The packed rows of the window in work."""
+        return Packed._make([*(table[:bucket] for table in self._window[:-1]), self._window.starts])
+
+    def picks(self, bucket: int) -> Tensor:
+        return self._picks[:bucket]
+
+    def hidden(self, bucket: int) -> Tensor:
+        return self._hidden[:bucket]
+
+    def rest(self) -> None:
+        """Nothing is kept: a commit that runs now changes nothing."""
+        self.accepted.kept.zero_()
+
+    # ---- commits
+
+    def move(self) -> None:
         """Anchors, positions and counts of a commit; slots that kept nothing are not changed."""
-        self.anchors.copy_(accepted.anchors)
-        self.positions += accepted.kept
-        self.produced += accepted.kept
+        kept = self.accepted.kept
+        self.anchors.copy_(torch.where(kept > 0, self.accepted.anchors, self.anchors))
+        self.positions += kept
+        self.produced += kept
 
-    def hold(self, kept: Tensor, drafts: Tensor, held: Tensor) -> None:
-        """New drafts [slots, depth] of the slots with kept > 0, of which the first held[slot] count."""
-        moved = kept > 0
-        depth = drafts.shape[1]
-        self.drafts[:, :depth] = torch.where(moved[:, None], drafts, self.drafts[:, :depth])
+    def hold(self, drafts: Tensor, held: Tensor) -> None:
+        """New drafts [slots, depth] of the slots that kept something, of which the first held[slot] count."""
+        moved = self.accepted.kept > 0
+        place = self.drafts[:, : drafts.shape[1]]
+        place.copy_(torch.where(moved[:, None], drafts, place))
         self.held.copy_(torch.where(moved, held, self.held))
+
+    def report(self, held: Tensor, confidence: Tensor) -> None:
+        """What the host reads in its one copy; confidence: [slots, depth] fp32."""
+        numbers = torch.stack([self.accepted.kept, self.accepted.finish, held], 1)
+        row = torch.cat([numbers, self.accepted.tokens, confidence.view(torch.int32)], 1)
+        self.results[:, : row.shape[1]] = row
+
+
+def copy_into(places: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
+    """Results into buffers that outlive the next replay."""
+    for place, value in zip(places, values, strict=True):
+        place.copy_(value)

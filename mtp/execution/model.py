@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,34 +12,36 @@ from mtp.commit import Committed
 from mtp.commit import Finish as CommitFinish
 from mtp.drafters.protocol import Drafter
 from mtp.execution.buckets import Buckets
-from mtp.execution.buffers import Buffers
+from mtp.execution.buffers import Buffers, copy_into
 from mtp.execution.protocol import Outcome, Timing, stops_of
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group
-from triton_kernels import Accepted, Packed, accept_prefix, pack_window, row_argmax
+from triton_kernels import accept_prefix, pack_window, row_argmax
 from triton_kernels.accept import ERROR, LENGTH, RUNNING, STOP
 
 FINISH: dict[int, CommitFinish | None] = {RUNNING: None, STOP: "stop", LENGTH: "length", ERROR: "error"}
 NUMERIC_ERROR = "numeric error: a row of the target's logits holds a NaN or nothing above -inf"
 
 
-class Verified(NamedTuple):
-    window: Packed
-    picks: Tensor  # [bucket] int32
-    accepted: Accepted
-    hidden: Tensor  # [bucket, hidden]
-
-
 class ModelExecutor:
     """One target, one drafter (None: plain decoding), one set of slots.
 
-    largest_group: most rows a policy gives a slot; depth: most drafts made at once; buckets: row counts that windows are
-    rounded up to.
+    largest_group: most rows a policy gives a slot; depth: most drafts made at once; rows: of a window; buckets: row counts
+    that windows are rounded up to.
     """
 
     def __init__(
-        self, target: Target, drafter: Drafter | None, *, slots: int, largest_group: int, depth: int, buckets: Buckets, device: torch.device
+        self,
+        target: Target,
+        drafter: Drafter | None,
+        *,
+        slots: int,
+        rows: int = 8,
+        largest_group: int,
+        depth: int,
+        buckets: Buckets,
+        device: torch.device,
     ) -> None:
         if drafter is not None and depth > drafter.max_depth:
             raise ValueError(f"draft depth is {depth}, expected at most {drafter.max_depth} (this drafter)")
@@ -48,9 +49,16 @@ class ModelExecutor:
         self.limits = target.limits
         self.max_depth = depth if drafter is not None else 0
         self.buckets = buckets
-        self.buffers = Buffers(slots, depth=max(largest_group - 1, depth), device=device)
+        self.buffers = Buffers(
+            slots,
+            depth=depth,
+            largest_group=largest_group,
+            rows=buckets.round_up(rows),
+            hidden=target.hidden_size,
+            dtype=target.dtype,
+            device=device,
+        )
         self.timing = Timing()
-        self._width = largest_group
         self._prompts: dict[int, Tensor] = {}  # by slot
         self._banning: set[int] = set()  # slots whose stop ids may be banned
         self._device = device
@@ -81,92 +89,100 @@ class ModelExecutor:
 
     @torch.inference_mode()
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
-        """A chunk of the prompt; the last one is closed like a window of one row: the last prompt token."""
+        """A chunk of the prompt; the last one ends like a window of one row: the last prompt token."""
         begin_s = self._clock()
-        prompt = self._prompts[slot]
+        prompt, b = self._prompts[slot], self.buffers
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
         if self.drafter is not None:  # entry i needs token i + 1: the last row's is not known before its pick
             fed = stop - start - int(last)
             self.drafter.prefill(slot, prompt[start : start + fed + 1], hidden[:fed], start)
+        verified_s = self._clock()
         if not last:
-            self.timing = Timing(verify=self._clock() - begin_s)
+            self.timing = Timing(verify=verified_s - begin_s)
             return None
-        self.buffers.anchors[slot] = prompt[-1]
-        self.buffers.positions[slot] = stop - 1
-        self.buffers.stage({slot: 1})
-        b = self.buffers
-        window = pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=self.buckets.round_up(1))
-        spread = torch.zeros(window.ids.shape[0], hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
-        spread[0] = hidden[-1]
-        verified = self._pick(window, logits.expand(window.ids.shape[0], -1), spread)
-        return self._close([Group(slot, 1)], verified, depth, begin_s, prefilled=True)[0]
+        b.anchors[slot] = prompt[-1]
+        b.positions[slot] = stop - 1
+        b.stage({slot: 1})
+        bucket = self.buckets.round_up(1)
+        self._pack(bucket)
+        b.hidden(bucket)[0] = hidden[-1]
+        self._accept(bucket, logits.expand(bucket, -1), bool(self._banning))
+        self._draft(bucket, depth)
+        outcome = self._outcomes([Group(slot, 1)], depth)[0]
+        self.timing = Timing(verify=verified_s - begin_s, commit_and_draft=self._clock() - verified_s)
+        return outcome
 
     @torch.inference_mode()
     def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
         begin_s = self._clock()
-        b = self.buffers
-        b.stage({group.slot: group.rows for group in groups})
-        bucket = self.buckets.round_up(sum(group.rows for group in groups))
-        window = pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket)
-        verified = self._pick(window, *self.target.verify(window))
-        return self._close(groups, verified, depth, begin_s)
+        rows = sum(group.rows for group in groups)
+        bucket = self.buckets.round_up(rows)
+        self.buffers.stage({group.slot: group.rows for group in groups})
+        self.verify(bucket, bool(self._banning))
+        verified_s = self._clock()
+        self.commit(bucket, depth)
+        outcomes = self._outcomes(groups, depth)
+        self.timing = Timing(verified_s - begin_s, self._clock() - verified_s, padded=bucket - rows)
+        return outcomes
 
-    def _pick(self, window: Packed, logits: Tensor, hidden: Tensor) -> Verified:
-        picks = row_argmax(logits, vocab=self.limits.vocab, **self._bans(window))
-        b = self.buffers
-        accepted = accept_prefix(
-            picks.ids,
-            picks.faults,
-            window.ids,
-            window.starts,
-            b.anchors,
-            b.positions,
-            b.produced,
-            b.max_new,
-            b.context,
-            b.min_new,
-            b.stop_ids,
-            b.stop_counts,
-            width=self._width,
-        )
-        return Verified(window, picks.ids, accepted, hidden)
+    # ---- the two halves of a window: device data in, device data out, nothing read by the host
 
-    def _bans(self, window: Packed) -> dict[str, Tensor]:
+    def verify(self, bucket: int, bans: bool) -> None:
+        """Pack, target forward, picks, accept. Changes no committed state."""
+        self._pack(bucket)
+        logits, hidden = self.target.verify(self.buffers.window(bucket))
+        self.buffers.hidden(bucket).copy_(hidden)
+        self._accept(bucket, logits, bans)
+
+    def commit(self, bucket: int, depth: int) -> None:
+        """Keep rows, draft: everything of a slot moves here, together."""
+        self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
+        self._draft(bucket, depth)
+
+    def _pack(self, bucket: int) -> None:
+        b = self.buffers
+        copy_into(b.window(bucket), pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket))
+
+    def _accept(self, bucket: int, logits: Tensor, bans: bool) -> None:
+        b = self.buffers
+        window = b.window(bucket)
+        picks = row_argmax(logits, vocab=self.limits.vocab, **(self._bans(bucket) if bans else {}))
+        b.picks(bucket).copy_(picks.ids)
+        limits = (b.produced, b.max_new, b.context, b.min_new, b.stop_ids, b.stop_counts)
+        accepted = accept_prefix(picks.ids, picks.faults, window.ids, window.starts, b.anchors, b.positions, *limits, width=b.width)
+        copy_into(b.accepted, accepted)
+
+    def _bans(self, bucket: int) -> dict[str, Tensor]:
         """Stop ids cannot be picked in a row whose output number is below the slot's minimum."""
-        if not self._banning:
-            return {}
         b = self.buffers
+        window = b.window(bucket)
         early = b.produced[window.slots] + window.group_index < b.min_new[window.slots]
         return {"banned": b.stop_ids[window.slots], "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int()}
 
-    def _close(self, groups: Sequence[Group], verified: Verified, depth: int, begin_s: float, prefilled: bool = False) -> list[Outcome]:
-        """Commit target and drafter, draft, and read the results: everything of a slot moves here, together."""
-        verified_s = self._clock()
-        accepted, b = verified.accepted, self.buffers
-        if not prefilled:
-            self.target.commit(verified.window, accepted.kept)
-        b.move(accepted)
-        held = torch.zeros_like(accepted.kept)
+    def _draft(self, bucket: int, depth: int) -> None:
+        """The slots' tables move, the drafter is fed and chains, and the results are laid out for the host."""
+        b = self.buffers
+        b.move()
+        kept, running = b.accepted.kept, b.accepted.finish == RUNNING
+        held = torch.zeros_like(kept)
         confidence = torch.zeros(b.slots, depth, device=self._device)
         if self.drafter is not None:
             # the entry before the anchor's position is the last one fed; past its own context a drafter is not asked
             room = self.drafter.context - b.positions + 1
-            fed = torch.where(room > 0, accepted.kept, 0)
-            drafts, confidence, counts = self.drafter.advance(verified.window, fed, verified.picks, verified.hidden, depth)
-            held = torch.where((fed > 0) & (accepted.finish == RUNNING), torch.minimum(counts, room), 0).int()
-            b.hold(accepted.kept, drafts, held)
-        numbers = torch.stack([accepted.kept, accepted.finish, held], 1)  # [slots, 3]
-        rows = torch.cat([numbers, accepted.tokens, confidence.view(torch.int32)], 1).cpu()  # the one device-to-host copy
-        self.timing = Timing(
-            verify=verified_s - begin_s,
-            commit_and_draft=self._clock() - verified_s,
-            padded=0 if prefilled else verified.window.ids.shape[0] - sum(group.rows for group in groups),
-        )
-        floats = rows[:, 3 + self._width :].view(torch.float32)
-        return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist()) for slot in (group.slot for group in groups)]
+            fed = torch.where(room > 0, kept, 0)
+            drafts, confidence, counts = self.drafter.advance(b.window(bucket), fed, b.picks(bucket), b.hidden(bucket), depth)
+            held = torch.where((fed > 0) & running, torch.minimum(counts, room), 0).int()
+            b.hold(drafts, held)
+        b.report(held, confidence)
 
-    # ---- time
+    # ---- results and time
+
+    def _outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
+        width = self.buffers.width
+        rows = self.buffers.results[:, : 3 + width + depth].cpu()  # the window's one device-to-host copy
+        floats = rows[:, 3 + width :].view(torch.float32)
+        return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist()) for slot in (group.slot for group in groups)]
 
     def now(self) -> float:
         return time.perf_counter()

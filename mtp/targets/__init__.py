@@ -9,7 +9,6 @@ import torch
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.qwen3_5 import Qwen35Target
 
-
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -18,8 +17,8 @@ def load_target(
 ) -> Qwen35Target:
     """The target that a Hugging Face folder's config.json names: Qwen 3.5 (dense hybrid) or dense Qwen 3.
 
-    slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored; fp16 as bf16); rows: most rows of a
-    window, padding included. A folder that cannot be served raises a one-line ValueError."""
+    slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored, fp16 as
+    bf16); rows: most rows of a window, padding included. A folder that cannot be served raises a one-line ValueError."""
     checkpoint = Checkpoint(path)
     if dtype == "auto":
         stored = checkpoint.config.get("dtype") or checkpoint.config.get("torch_dtype")

@@ -63,7 +63,7 @@ class EmulatorDriver(DriverBase):
         self.utils, self.launcher_cls = _Utils(), _Launcher
 
     def execute(self, ptx: str, grid: tuple[int, int, int], args: list[Any]) -> None:
-        from tests.emulator.machine import run  # noqa: PLC0415
+        from tests.emulator.machine import run
 
         run(ptx, grid, args, seed=self.seed)
 
