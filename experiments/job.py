@@ -129,14 +129,14 @@ def _metrics(
 ) -> dict[str, Any]:
     windows = [step for step in engine.steps if step.kind == "window"]
     decode_s = _seconds(engine, "window")
-    verify, commit, capture = (sum(getattr(step.timing, part) for step in windows) for part in ("verify", "commit_and_draft", "capture"))
+    verify, commit, capture = (sum(getattr(step.halves, part) for step in windows) for part in ("verify", "commit", "capture"))
     figures = summarise(
         engine.rounds,
         engine.finished,
         decode_s=decode_s,
         prefill_s=_seconds(engine, "prefill"),
         warmup_s=warmup_s,
-        rows_padded=sum(step.timing.padded for step in windows),
+        rows_padded=sum(step.padded for step in windows),
     )
     cuda = made.plan.device.type == "cuda"
     return {

@@ -14,23 +14,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mtp.announce import announce
-from mtp.execution.protocol import Executor, Outcome, Timing
+from mtp.execution.protocol import Executor, Outcome
 from mtp.grants import Everyone
+from mtp.layouts import Eager, Halves, Layout
 from mtp.metrics import Round
 from mtp.policies import Policy
 from mtp.request import Finish, Finished, Request, Stream
 from mtp.windows import Group, SlotView
 
+NO_WINDOW = Halves(0.0, 0.0)
+
 
 @dataclass(frozen=True)
 class Step:
-    """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding."""
+    """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;
+    halves: of a window."""
 
     kind: str
     rows: int
     start_s: float
     end_s: float
-    timing: Timing
+    padded: int = 0
+    halves: Halves = NO_WINDOW
 
 
 class Engine:
@@ -48,6 +53,7 @@ class Engine:
         rows: int = 8,
         policy: Policy,
         grants: Everyone | None = None,
+        layout: Layout | None = None,
         prefill_chunk: int = 256,
         on_tokens: Callable[[str, Sequence[int]], None] | None = None,
     ) -> None:
@@ -60,6 +66,7 @@ class Engine:
         self.rows = rows
         self.policy = policy
         self.grants = grants or Everyone()
+        self.layout = layout or Eager(executor.now)
         self.prefill_chunk = prefill_chunk
         self.on_tokens = on_tokens
         self.waiting: deque[Request] = deque()  # by arrival
@@ -125,12 +132,9 @@ class Engine:
             return True
         self._prefilled_last = bool(prefilling) and not (decoding and self._prefilled_last)
         if self._prefilled_last:
-            rows = self._prefill(min(prefilling, key=lambda stream: stream.start_s))
+            self._prefill(min(prefilling, key=lambda stream: stream.start_s), begin_s)
         else:
-            rows = self._window(decoding)
-        if rows:
-            kind = "prefill" if self._prefilled_last else "window"
-            self.steps.append(Step(kind, rows, begin_s, self.executor.now(), self.executor.timing))
+            self._window(decoding, begin_s)
         return True
 
     def _admit(self) -> None:
@@ -142,23 +146,23 @@ class Engine:
             self.executor.admit(slot, request)
             self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=now)
 
-    def _prefill(self, stream: Stream) -> int:
-        """One chunk of a prompt. The last one ends as one commit: the first token, and drafts. Its rows, 0 if it failed."""
+    def _prefill(self, stream: Stream, begin_s: float) -> None:
+        """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
         begin = stream.prefilled
         end = min(begin + self.prefill_chunk, len(stream.request.prompt))
         try:
             outcome = self.executor.prefill(stream.slot, begin, end, self.policy.depth)
         except Exception as fault:  # one slot's fault ends that slot only
             self._fail([stream], fault)
-            return 0
+            return
         stream.prefilled = end
         if outcome is not None:
             stream.position = end - 1
             self._book(stream, outcome)
-        return end - begin
+        self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now()))
 
-    def _window(self, decoding: Sequence[Stream]) -> int:
-        """Caps, plan, execution, booking. The window's rows, 0 if it failed."""
+    def _window(self, decoding: Sequence[Stream], begin_s: float) -> None:
+        """Caps, plan, execution, booking."""
         caps = self.grants.caps(decoding)
         views = [_view(stream, caps[stream.slot]) for stream in decoding]
         decision = self.policy.decide(views, rows=self.rows, start=self.start)
@@ -168,10 +172,12 @@ class Engine:
         taking_part = [self.streams[group.slot] for group in groups]
         start_s = self.executor.now()
         try:
-            outcomes = self.executor.window(groups, decision.depth)
+            work = self.executor.window(groups, decision.depth)
+            halves = self.layout.run(groups, work)
+            outcomes = work.outcomes()
         except Exception as fault:
             self._fail(taking_part, fault)
-            return 0
+            return
         end_s = self.executor.now()
         self.start = decision.plan.next_start
         entered = {group.slot for group in groups}
@@ -183,7 +189,7 @@ class Engine:
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome)
         self.windows += 1
-        return decision.plan.rows
+        self.steps.append(Step("window", decision.plan.rows, begin_s, self.executor.now(), work.padded, halves))
 
     # ---- booking
 

@@ -59,6 +59,15 @@ class LayoutStats:
 
 
 @dataclass(frozen=True)
+class Halves:
+    """Seconds of one window: of each half, and of a capture before them."""
+
+    verify: float
+    commit: float
+    capture: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Pair:
     verify: Graph
     commit: Graph
@@ -72,15 +81,23 @@ class LayoutCache:
     """Replays a window's pair of graphs, captures it, or runs the window eagerly: always the same tokens.
 
     capacity: most pairs held; capture_on: a key is captured at its n-th sight; give_up_after: captures without a hit in
-    between after which nothing is captured any more (None: never).
+    between after which nothing is captured any more (None: never); clock: seconds, once the work before it is done.
     """
 
-    def __init__(self, capacity: int, backend: GraphBackend, *, capture_on: int = 1, give_up_after: int | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        backend: GraphBackend,
+        *,
+        capture_on: int = 1,
+        give_up_after: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         for name, value in (("capacity", capacity), ("capture_on", capture_on), ("give_up_after", give_up_after)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, expected at least 1")
         self._capacity, self._backend = capacity, backend
-        self._capture_on, self._give_up_after = capture_on, give_up_after
+        self._capture_on, self._give_up_after, self._clock = capture_on, give_up_after, clock
         self._pairs: OrderedDict[Hashable, _Pair] = OrderedDict()  # least recently used first
         self._sights: Counter[Hashable] = Counter()
         self._failed: Counter[Hashable] = Counter()
@@ -95,8 +112,9 @@ class LayoutCache:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._pairs
 
-    def run(self, key: Hashable, window: WindowWork) -> None:
+    def run(self, key: Hashable, window: WindowWork) -> Halves:
         """Verify and commit the window. key: everything that its graphs bake in."""
+        captured_before = self._capture_s
         if key in self._pairs:
             self._counts["hits"] += 1
             self._unused = 0
@@ -107,12 +125,8 @@ class LayoutCache:
             if self._worth_capturing(key):
                 self._capture(key, window)
         pair = self._pairs.get(key)
-        if pair is None:
-            window.verify()
-            window.commit()
-        else:
-            pair.verify.replay()
-            pair.commit.replay()
+        verify, commit = (window.verify, window.commit) if pair is None else (pair.verify.replay, pair.commit.replay)
+        return timed_halves(verify, commit, self._clock, capture=self._capture_s - captured_before)
 
     def clear(self) -> None:
         """Drop every pair: something baked into all of them has changed."""
@@ -129,7 +143,7 @@ class LayoutCache:
         """A pair, or nothing at all. Room is made first, so that there are never more than `capacity` pairs."""
         while len(self._pairs) >= self._capacity:
             self._evict_oldest()
-        began = time.perf_counter()
+        began = self._clock()
         halves: list[Graph] = []
         try:
             for work in (window.verify, window.commit):
@@ -142,7 +156,7 @@ class LayoutCache:
             announce(f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly")
             return
         finally:
-            self._capture_s += time.perf_counter() - began
+            self._capture_s += self._clock() - began
         self._pairs[key] = _Pair(*halves)
         self._counts["captures"] += 1
         self._unused += 1
@@ -164,3 +178,12 @@ class LayoutCache:
     def _evict_oldest(self) -> None:
         self._pairs.popitem(last=False)[1].reset()
         self._counts["evictions"] += 1
+
+
+def timed_halves(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float], capture: float = 0.0) -> Halves:
+    """Run both halves of a window."""
+    began = clock()
+    verify()
+    verified = clock()
+    commit()
+    return Halves(verified - began, clock() - verified, capture)

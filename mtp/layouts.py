@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
 from math import comb
-from typing import Literal
+from typing import Literal, Protocol
 
-from mtp.layout_cache import LayoutCache, LayoutStats
+from mtp.execution.protocol import Work
+from mtp.layout_cache import Halves, LayoutCache, LayoutStats, timed_halves
 from mtp.windows import Group
 
-__all__ = ["KEYS", "LayoutCache", "LayoutKey", "LayoutStats", "count_layouts", "layout_key"]
+__all__ = ["KEYS", "Eager", "Keyed", "Layout", "LayoutCache", "LayoutKey", "LayoutStats", "count_layouts", "layout_key"]
 
 LayoutKey = Literal["slots", "ordered", "sorted", "rows"]
 KEYS: tuple[LayoutKey, ...] = ("slots", "ordered", "sorted", "rows")
@@ -68,3 +69,46 @@ def count_layouts(slots: int, rows: int, sizes: Sequence[int], key: LayoutKey) -
     if key == "rows":
         return len({total for groups, total in span if ordered(groups, total)})
     raise ValueError(f"layout key is {key!r}, expected one of {', '.join(KEYS)}")
+
+
+class Layout(Protocol):
+    """How a planned window is run: eagerly, or through captured graphs under a key."""
+
+    @property
+    def key(self) -> str: ...
+
+    def run(self, groups: Sequence[Group], work: Work) -> Halves: ...
+
+    def stats(self) -> LayoutStats: ...
+
+
+class Eager:
+    """`layout=off`."""
+
+    key = "off"
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def run(self, groups: Sequence[Group], work: Work) -> Halves:
+        return timed_halves(work.verify, work.commit, self._clock)
+
+    def stats(self) -> LayoutStats:
+        return LayoutStats()
+
+
+class Keyed:
+    """Windows with the same layout key, and the same baked-in values, share a pair of graphs."""
+
+    def __init__(self, key: LayoutKey, cache: LayoutCache) -> None:
+        if key not in KEYS:
+            raise ValueError(f"layout key is {key!r}, expected one of {', '.join(KEYS)}")
+        self.key = key
+        self._key: LayoutKey = key
+        self._cache = cache
+
+    def run(self, groups: Sequence[Group], work: Work) -> Halves:
+        return self._cache.run((layout_key(groups, self._key), work.baked), work)
+
+    def stats(self) -> LayoutStats:
+        return self._cache.stats()

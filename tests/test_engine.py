@@ -111,12 +111,12 @@ class FailingExecutor(TapeExecutor):
 
     fail_at = 3
 
-    def window(self, groups, depth):
+    def commit(self, groups, depth):
         self.fail_at -= 1
         if self.fail_at == 0:
             self._places[groups[0].slot].emitted += 1
             raise RuntimeError("device lost")
-        return super().window(groups, depth)
+        return super().commit(groups, depth)
 
 
 def test_S06_a_failed_window_ends_its_own_slots_once_and_the_others_go_on(capfd):

@@ -152,14 +152,21 @@ _operation = operation(
 )
 
 
-def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None, *, dense: bool) -> int:
+def check_logits(logits: Tensor, vocab: int | None, *, dense: bool) -> int:
+    """The number of real columns. Refuses logits that no pick can be taken from."""
     require("logits", logits, shape=[None, None], dtypes=DTYPES)
-    rows, width = logits.shape
+    width = logits.shape[1]
     if dense and width > 1 and logits.stride(1) != 1:
         raise ValueError(f"logits has column stride {logits.stride(1)}, expected 1")
     vocab = width if vocab is None else vocab
     if not 1 <= vocab <= width:
         raise ValueError(f"vocab is {vocab}, expected 1 to {width} (the width of logits)")
+    return vocab
+
+
+def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None, *, dense: bool) -> int:
+    vocab = check_logits(logits, vocab, dense=dense)
+    rows = logits.shape[0]
     if (banned is None) != (banned_counts is None):
         raise ValueError("banned and banned_counts: one is missing, expected both or neither")
     if banned is not None and banned_counts is not None:

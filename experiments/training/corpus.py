@@ -16,7 +16,7 @@ from experiments.training.tokenizer import END
 
 DATA = Path(__file__).parent / "data"
 KINDS = ("code", "prose")
-HELD_OUT = {"language-reference": 5, "chatterbot": 3}  # one source in so many is held out; of the others one in 20
+HELD_OUT = {"language-reference": 3, "chatterbot": 3}  # one source in so many is held out; of the others one in 20
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,17 @@ class Document:
         return int(hashlib.sha256(self.source.encode()).hexdigest(), 16) % share == 0
 
 
-def documents(kind: str) -> list[Document]:
+def documents(kind: str, characters: int | None = None) -> list[Document]:
+    """In their pinned order; characters: the first documents that hold so many."""
     lines = lzma.decompress((DATA / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines()
-    return [Document(**json.loads(line)) for line in lines]
+    found: list[Document] = []
+    total = 0
+    for line in lines:
+        if characters is not None and total >= characters:
+            break
+        found.append(Document(**json.loads(line)))
+        total += len(found[-1].text)
+    return found
 
 
 def encode(texts: list[str], tokenizer: Tokenizer) -> Tensor:
@@ -50,10 +58,11 @@ class Corpus:
     held_out: dict[str, Tensor]
 
     @classmethod
-    def load(cls, tokenizer: Tokenizer, kinds: tuple[str, ...] = KINDS) -> Corpus:
+    def load(cls, tokenizer: Tokenizer, characters: int | None = None) -> Corpus:
+        """characters: of each kind, None = all."""
         train, held_out = {}, {}
-        for kind in kinds:
-            found = documents(kind)
+        for kind in KINDS:
+            found = documents(kind, characters)
             train[kind] = encode([one.text for one in found if not one.held_out], tokenizer)
             held_out[kind] = encode([one.text for one in found if one.held_out], tokenizer)
         return cls(train, held_out)
@@ -75,13 +84,14 @@ class Windows:
         return torch.stack([self._next(kind) for kind, count in counts.items() for _ in range(count)])
 
     def _next(self, kind: str) -> Tensor:
-        stream = self.streams[kind]
-        whole = (len(stream) - self.length) // self.length  # a whole window less, to leave room for the epoch's offset
+        stream, length = self.streams[kind], self.length
+        rows = stream.ndim == 2  # texts of just this length
+        whole = len(stream) if rows else (len(stream) - length) // length  # a window less, to leave room for the epoch's offset
         epoch, place = divmod(self.seen[kind], whole)
         self.seen[kind] += 1
         if self._order.get(kind, (-1, None))[0] != epoch:
             random = Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            offset = int(torch.randint(self.length, (1,), generator=random))  # windows are cut elsewhere in every epoch
-            self._order[kind] = epoch, torch.randperm(whole, generator=random) * self.length + offset
+            offset = 0 if rows else int(torch.randint(length, (1,), generator=random))  # windows are cut elsewhere in every epoch
+            self._order[kind] = epoch, torch.randperm(whole, generator=random) * length + offset
         start = int(self._order[kind][1][place])
-        return stream[start : start + self.length]
+        return stream[start // length] if rows else stream[start : start + length]

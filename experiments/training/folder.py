@@ -1,0 +1,71 @@
+"""A Hugging Face folder: written from what was trained, read back for the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from experiments.training.model import Model, Shape
+from experiments.training.mtp_head import MtpHead
+from experiments.training.tokenizer import END, write_tokenizer
+
+LIMIT_MB = 20.0  # of the whole folder
+
+
+def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
+    return {f"mtp.{name}": tensor.detach().to(dtype).contiguous() for name, tensor in head.state_dict().items()}
+
+
+def write_head(head: MtpHead, file: Path) -> None:
+    """Aside, then renamed."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file(head_tensors(head), file.with_suffix(".part"), metadata={"format": "pt"})
+    file.with_suffix(".part").replace(file)
+
+
+def write_folder(model: Model, head: MtpHead, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    end = tokenizer.token_to_id(END)
+    config = model.shape.config(end) | {"dtype": str(dtype).removeprefix("torch.")}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    generation = {"eos_token_id": end, "pad_token_id": end, "do_sample": False}
+    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+    write_tokenizer(tokenizer, folder, model.shape.context)
+    weights = {name: tensor.detach().to(dtype).contiguous() for name, tensor in model.state_dict().items()}
+    part = folder / "model.part"
+    save_file(weights | head_tensors(head, dtype), part, metadata={"format": "pt"})
+    part.replace(folder / "model.safetensors")
+
+
+def read_folder(folder: Path, head_file: str = "model.safetensors") -> tuple[Model, MtpHead, Tokenizer]:
+    """In fp32. head_file: another file of the folder that holds the `mtp.` tensors."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    shape = Shape(
+        vocab=config["vocab_size"],
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        interval=config["layer_types"].index("full_attention") + 1,
+        intermediate=config["intermediate_size"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_size=config["head_dim"],
+        rotary=config["rope_parameters"]["partial_rotary_factor"],
+        theta=config["rope_parameters"]["rope_theta"],
+        linear_heads=config["linear_num_key_heads"],
+        linear_key=config["linear_key_head_dim"],
+        linear_value=config["linear_value_head_dim"],
+        kernel=config["linear_conv_kernel_dim"],
+        context=config["max_position_embeddings"],
+    )
+    model = Model(shape)
+    stored = load_file(folder / "model.safetensors")
+    model.load_state_dict({name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")})
+    head = MtpHead(model)
+    stored = load_file(folder / head_file)
+    head.load_state_dict({name.removeprefix("mtp."): tensor.float() for name, tensor in stored.items() if name.startswith("mtp.")})
+    return model.eval(), head.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))

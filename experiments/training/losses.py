@@ -1,0 +1,56 @@
+"""What is minimised: next tokens, unlikelihood of loops, the head's distance to its target."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from experiments.training.generate import continue_greedy
+from experiments.training.model import Model
+from experiments.training.mtp_head import MtpHead
+
+DEPTH = 3  # chained steps the head is trained on
+FADE = 0.8  # weight of each step relative to the one before
+
+
+def next_token(model: Model, ids: Tensor, drop: float = 0.0) -> Tensor:
+    """Mean cross-entropy in nats. ids: [batch, tokens + 1]."""
+    logits = model.logits(model(ids[:, :-1], drop=drop)).float()
+    return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def repeats(ids: Tensor, size: int = 4) -> Tensor:
+    """[batch, tokens] bool: the n-gram that ends here was in the row before."""
+    marks = torch.zeros(ids.shape, dtype=torch.bool)
+    for row, tokens in enumerate(ids.tolist()):
+        seen: set[tuple[int, ...]] = set()
+        for end in range(size, len(tokens) + 1):
+            gram = tuple(tokens[end - size : end])
+            marks[row, end - 1] = gram in seen
+            seen.add(gram)
+    return marks
+
+
+def unlikelihood(model: Model, prompts: Tensor, new: int) -> Tensor:
+    """-log(1 - p) of the target's own greedy tokens that complete a 4-gram it has already written (Welleck et al., 2019)."""
+    ids = continue_greedy(model, prompts, new).ids
+    marks = repeats(ids)[:, prompts.shape[1] :]
+    hidden = model(ids[:, :-1])[:, prompts.shape[1] - 1 :]
+    chance = model.logits(hidden).float().softmax(-1).gather(2, ids[:, prompts.shape[1] :, None])[..., 0]
+    lost = -torch.log((1 - chance).clamp(min=1e-4))
+    return (lost * marks).sum() / marks.numel()
+
+
+def distance(model: Model, head: MtpHead, ids: Tensor) -> Tensor:
+    """Cross-entropy of the head's chained drafts to the target's distributions, mean over steps with fading weights."""
+    with torch.no_grad():
+        hidden = model(ids)
+    total = torch.zeros(())
+    steps = head.chain(model, ids, hidden, DEPTH)
+    for i, step in enumerate(steps):
+        with torch.no_grad():
+            wanted = model.logits(hidden[:, 1 + i : 1 + i + step.hidden.shape[1]]).float().softmax(-1)
+        got = model.logits(step.hidden).float().log_softmax(-1)
+        total = total - FADE**i * (wanted * got).sum(-1).mean()
+    return total / sum(FADE**i for i in range(DEPTH))

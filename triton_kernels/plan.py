@@ -1,0 +1,99 @@
+"""Window plans on the device: `rotate_grow` and `static_k`, branch-free over a tile of slots, and as a literal walk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from triton_kernels.launch import SLOT_TILE, constant, jit, tl
+
+POLICIES = ("rotate_grow", "static_k")
+ROTATE_GROW = constant(POLICIES.index("rotate_grow"))
+
+
+@jit
+def along_walk(x, slot, start):
+    """Inclusive prefix sums of x [SLOT_TILE] in the order of the walk: slots from `start` on, then those before it."""
+    before = slot < start
+    return tl.cumsum(x, 0) - tl.sum(tl.where(before, x, 0), 0) + tl.where(before, tl.sum(x, 0), 0)
+
+
+@jit
+def grow_pairs(able, drafts, rank, slot, start, rows):
+    """`rotate_grow`: (group, slots entered). Groups of 2 grow to 4 while pairs of rows are left."""
+    usable = tl.minimum(drafts, 3)
+    smallest = tl.where(able, tl.where(usable >= 1, 2, 1), 0)
+    smallest = tl.where(rank == 1, tl.minimum(smallest, rows), smallest)  # never an empty window while a slot can run
+    enters = able & (along_walk(smallest, slot, start) <= rows)
+    group = tl.where(enters, smallest, 0)
+    pair = tl.where((group == 2) & (usable == 3), 2, 0)
+    grows = along_walk(pair, slot, start) <= rows - tl.sum(group, 0)
+    return group + tl.where(grows, pair, 0), tl.sum(enters.to(tl.int32), 0)
+
+
+@jit
+def grow_to(able, drafts, rank, slot, start, rows, DRAFTS: tl.constexpr, SIZES: tl.constexpr):
+    """`static_k`: (group, slots entered). SIZES: bit n stands for groups of n rows."""
+    enters = able & (rank <= rows)
+    entered = tl.sum(enters.to(tl.int32), 0)
+    left = rows - entered
+    wanted = tl.zeros_like(slot)
+    for size in tl.static_range(2, DRAFTS + 2):
+        if (SIZES >> size) & 1:
+            wanted = tl.where(enters & (tl.minimum(drafts, DRAFTS) >= size - 1), size - 1, wanted)
+    given = tl.zeros_like(slot)
+    # First come first served. A refusal of n rows refuses all later wishes of n or more, so a pass settles at least one size.
+    for size in tl.static_range(2, DRAFTS + 2):
+        if (SIZES >> size) & 1:
+            fits = along_walk(wanted, slot, start) <= left
+            refused = tl.min(tl.where((wanted > 0) & ~fits, rank, SLOT_TILE + 1), 0)
+            too_many = tl.sum(tl.where(rank == refused, wanted, 0), 0)
+            now = tl.where(fits, wanted, 0)
+            given += now
+            left -= tl.sum(now, 0)
+            wanted = tl.where(fits | (wanted >= too_many), 0, wanted)
+    return tl.where(enters, 1 + given, 0), entered
+
+
+@jit
+def plan_groups(able, drafts, slot, start, rows, POLICY: tl.constexpr, DRAFTS: tl.constexpr, SIZES: tl.constexpr):
+    """(group [SLOT_TILE], next start): rows of every slot in the next window, and where its successor's rotation begins.
+
+    able: the slot can take part; drafts: it may verify, before the policy's own limit; start: a slot id.
+    """
+    walkers = tl.sum(able.to(tl.int32), 0)
+    rank = tl.where(able, along_walk(able.to(tl.int32), slot, start), 0)  # 1 is the walk's first
+    if POLICY == ROTATE_GROW:
+        group, entered = grow_pairs(able, drafts, rank, slot, start, rows)
+    else:
+        group, entered = grow_to(able, drafts, rank, slot, start, rows, DRAFTS, SIZES)
+    follower = tl.where(entered < walkers, entered + 1, tl.minimum(walkers, 2))
+    following = tl.sum(tl.where(able & (rank == follower), slot, 0), 0)
+    return group, tl.where(walkers > 0, following, start)
+
+
+def plan_groups_torch(
+    able: Sequence[bool], drafts: Sequence[int], start: int, rows: int, policy: str, k: int, sizes: Sequence[int]
+) -> tuple[list[int], int]:
+    """`plan_groups` on lists, as a literal walk."""
+    slots = range(len(able))
+    walk = [slot for slot in (*slots[start:], *slots[:start]) if able[slot]]
+    group = [0] * len(able)
+    left, entered = rows, 0
+    for slot in walk:
+        smallest = 2 if policy == "rotate_grow" and drafts[slot] >= 1 else 1
+        if entered == 0:
+            smallest = min(smallest, rows)
+        if smallest > left:
+            break
+        group[slot], left, entered = smallest, left - smallest, entered + 1
+    for slot in walk[:entered]:
+        if policy == "rotate_grow":
+            largest = 4 if group[slot] == 2 and drafts[slot] >= 3 else group[slot]
+        else:
+            largest = max((size for size in sizes if size <= min(drafts[slot], k) + 1), default=1)
+        if largest - group[slot] <= left:
+            left -= largest - group[slot]
+            group[slot] = largest
+    if not walk:
+        return group, start
+    return group, walk[entered] if entered < len(walk) else walk[1 % len(walk)]
