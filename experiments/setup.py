@@ -22,6 +22,8 @@ from mtp.policies import Policy
 from mtp.request import Request
 from mtp.targets.protocol import Target
 
+SMALL = 32_000_000  # parameters
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -61,6 +63,7 @@ def setup(config: DictConfig) -> Setup:
     settings = plan.settings
     rows = max((settings.rows, *settings.buckets.sizes))
     target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
+    torch.set_num_threads(config.device.threads or threads_for(target))
     drafter = None
     if plan.policy.depth > 0:
         drafter = build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
@@ -74,6 +77,12 @@ def setup(config: DictConfig) -> Setup:
 
     requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     return Setup(plan, target, drafter, tokenizer, requests)
+
+
+def threads_for(target: Target) -> int:
+    """torch's own choice, but one for a model whose products are too small to be shared: there threads mostly wait."""
+    parameters = sum(weight.numel() for weight in target.linear_weights())
+    return 1 if parameters < SMALL else torch.get_num_threads()
 
 
 def build(node: DictConfig, name: str, **arguments: Any) -> Any:
@@ -116,5 +125,5 @@ def device_of(node: DictConfig) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise BadInput("device.name is cuda, but torch finds no GPU here, expected auto or cpu")
     if node.threads is not None:
-        torch.set_num_threads(integer("device.threads", node.threads, 1))
+        integer("device.threads", node.threads, 1)
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import hydra
 import torch
+from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,7 +18,9 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from experiments.checks import BadInput
+from experiments.precheck import SHOWS
 from experiments.results import PROJECT, write_json
+from experiments.training.card import write_card
 from experiments.training.corpus import Corpus, documents
 from experiments.training.loop import CHECKPOINT, Training
 from experiments.training.progress import Progress
@@ -70,24 +73,44 @@ def work(rank: int, recipe: Recipe, corpus: Corpus, out: Path, meeting: Path, co
     team.leave()
 
 
-@hydra.main(version_base="1.3", config_path=CONFIGS, config_name="train")
-def main(config: DictConfig) -> None:
+def settings(config: DictConfig) -> tuple[Recipe, Path]:
     values: Any = OmegaConf.to_container(config)
     out = values.pop("out")
-    console = Console()
     if not isinstance(out, str) or not out:
         raise BadInput(f"out is {out!r}, expected a folder")
-    train(Recipe.of(values), Path(out), console)
+    return Recipe.of(values), Path(out)
+
+
+@hydra.main(version_base="1.3", config_path=CONFIGS, config_name="train")
+def job(config: DictConfig) -> None:
+    console = Console()
+    try:
+        recipe, out = settings(config)
+        train(recipe, out, console)
+        if recipe.characters is None:
+            console.print("measuring the figures of its card")
+            write_card(out)
+    except BadInput as wrong:
+        sys.exit(_refuse(wrong))
     console.print(f"written: {out}", highlight=False, soft_wrap=True)
 
 
+def run(arguments: Sequence[str]) -> int:
+    """The exit code: 2 with one line for input that cannot be used, found before Hydra starts a job."""
+    if not any(argument.split("=")[0] in SHOWS for argument in arguments):
+        try:
+            with initialize_config_dir(CONFIGS, version_base="1.3"):
+                settings(compose("train", overrides=[one for one in arguments if not one.startswith("-")]))
+        except (BadInput, HydraException, OmegaConfBaseException) as wrong:
+            return _refuse(wrong)
+    job()
+    return 0
+
+
+def _refuse(wrong: Exception) -> int:
+    print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
+    return 2
+
+
 if __name__ == "__main__":
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        main()
-    except BadInput as wrong:
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(2)
-    except (HydraException, OmegaConfBaseException) as wrong:
-        print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))

@@ -8,12 +8,13 @@ from mtp.drafters.protocol import Drafted
 
 
 class ReplayDrafter:
-    """texts: whole texts (prompt + output). A draft at position p is wrong where (7 * p + 3 * depth) % every == 0."""
+    """texts: whole texts (prompt + output). The draft for position p is wrong where (7 * anchor position + 3 * p) % every == 0."""
 
     max_depth = 7
 
     def __init__(self, texts, *, slots, context, every=5):
         self.texts, self.context, self.every = [list(text) for text in texts], context, every
+        self.ahead = torch.zeros(slots, context + 9, dtype=torch.int32)
         self.seen = [[] for _ in range(slots)]
 
     def bind(self, target):
@@ -21,22 +22,18 @@ class ReplayDrafter:
 
     def clear(self, slot):
         self.seen[slot] = []
+        self.ahead[slot] = 0
 
     def prefill(self, slot, ids, hidden, start):
         self.seen[slot][start:] = ids.tolist()
+        seen = self.seen[slot]
+        text = next((text for text in self.texts if text[: len(seen)] == seen), seen)
+        self.ahead[slot, : len(text)] = torch.tensor(text, dtype=torch.int32)
 
     def advance(self, window, kept, picks, hidden, depth):
-        drafts = torch.zeros(len(kept), depth, dtype=torch.int32)
-        counts = torch.zeros(len(kept), dtype=torch.int32)
-        for slot, count in enumerate(kept.tolist()):
-            if count:
-                first = int(window.starts[slot])
-                self.seen[slot] += picks[first : first + count].tolist()
-                drafts[slot], counts[slot] = self._drafts(self.seen[slot], depth)
-        return Drafted(drafts, torch.full(drafts.shape, 0.5), counts)
-
-    def _drafts(self, seen, depth):
-        text = next((text for text in self.texts if text[: len(seen)] == seen), seen)
-        ahead = text[len(seen) : len(seen) + depth]
-        ahead = [token ^ ((7 * len(seen) + 3 * j) % self.every == 0) for j, token in enumerate(ahead)]
-        return torch.tensor(ahead + [0] * (depth - len(ahead)), dtype=torch.int32), len(ahead)
+        last = (window.starts[:-1] + kept - 1).clamp(0, len(window.ids) - 1).long()
+        anchor = window.positions[last][:, None] + 1  # [slots, 1], of the next group
+        places = anchor + 1 + torch.arange(depth)[None]
+        right = self.ahead.gather(1, places.clamp(max=self.ahead.shape[1] - 1).long())
+        wrong = (7 * anchor + 3 * places) % self.every == 0
+        return Drafted(right ^ wrong.int(), torch.full(right.shape, 0.5), torch.full_like(kept, depth))

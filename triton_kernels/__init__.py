@@ -1,9 +1,10 @@
 """Window kernels: tensors in, tensors out. Every operation has a plain-torch twin with the ending `_torch`."""
 
 from triton_kernels.accept import Accepted, accept_prefix, accept_prefix_torch
-from triton_kernels.advance import Advanced, SlotLimits, SlotState, advance_window, advance_window_torch
+from triton_kernels.advance import advance_window, advance_window_torch
 from triton_kernels.argmax import Picks, row_argmax, row_argmax_torch
 from triton_kernels.pack import Packed, pack_window, pack_window_torch
+from triton_kernels.state import Advanced, SlotLimits, SlotState
 
 __all__ = [
     "Accepted",

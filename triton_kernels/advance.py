@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,46 +12,13 @@ from triton_kernels import accept, argmax, pack
 from triton_kernels.accept import RUNNING, keep_prefix
 from triton_kernels.argmax import LEAST_KEY, best_of_chunk, chunks_of, pick_of
 from triton_kernels.checks import require
-from triton_kernels.launch import MOST_ROWS, MOST_SLOTS, ROW_TILE, SLOT_TILE, constant, kernel, operation, power_of_two, scratch, tl
+from triton_kernels.launch import ROW_TILE, SLOT_TILE, constant, kernel, operation, power_of_two, scratch, tl
 from triton_kernels.pack import Packed, load_tokens, store_window
 from triton_kernels.plan import POLICIES, plan_groups, plan_groups_torch
+from triton_kernels.state import RESULT_FIELDS, Advanced, SlotLimits, SlotState, check_tables
 
 STAGES = ("all", "accept", "plan")
-RESULT_FIELDS = 3  # before the tokens: rows, kept, finish
 _RESULT_FIELDS, _RUNNING = constant(RESULT_FIELDS), constant(RUNNING)
-
-
-class SlotState(NamedTuple):
-    """What a window changes, all int32. A slot that is not live takes no part, whatever the rest says."""
-
-    anchors: Tensor  # [slots]
-    positions: Tensor  # [slots] of the anchor
-    produced: Tensor  # [slots] tokens emitted so far
-    live: Tensor  # [slots] 1: decoding; the window that ends a slot sets 0
-    held: Tensor  # [slots] drafts it holds
-    drafts: Tensor  # [slots, depth]
-    start: Tensor  # [1] slot id at which the next window's rotation begins
-
-
-class SlotLimits(NamedTuple):
-    """What the host sets, all int32."""
-
-    max_new: Tensor  # [slots]
-    context: Tensor  # [slots] most prompt + output tokens
-    min_new: Tensor  # [slots] stop ids are banned from the picks of earlier output tokens
-    allowed: Tensor  # [slots] most drafts it may have verified: 0 without a grant
-    stop_ids: Tensor  # [slots, M]
-    stop_counts: Tensor  # [slots] that count; 0 to ignore stops
-
-
-class Advanced(NamedTuple):
-    picks: Tensor  # [bucket] int32; 0 in faulty rows and in padding
-    result: Tensor  # [3 + width, slots] int32: rows, kept and finish of every slot, then its tokens by place, 0 from kept on
-
-    @property
-    def kept(self) -> Tensor:
-        """[slots] int32."""
-        return self.result[1]
 
 
 @kernel
@@ -288,23 +255,6 @@ _operation = operation(
 )
 
 
-def _check_tables(state: SlotState, limits: SlotLimits, window: Packed, *, dense: bool) -> None:
-    ints, like = [torch.int32], state.anchors
-    require("anchors", like, shape=[None], dtypes=ints, dense=dense)
-    require("ids", window.ids, shape=[None], dtypes=ints, like=like, dense=dense)
-    slots, bucket = like.shape[0], window.ids.shape[0]
-    shapes: dict[str, list[int | None]] = {"drafts": [slots, None], "start": [1], "stop_ids": [slots, None], "starts": [slots + 1]}
-    for table, usual in ((state, slots), (limits, slots), (window, bucket)):
-        for name, tensor in zip(table._fields, table, strict=True):
-            require(name, tensor, shape=shapes.get(name, [usual]), dtypes=ints, like=like, dense=dense)
-    if slots > MOST_SLOTS:
-        raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
-    if not 1 <= bucket <= MOST_ROWS:
-        raise ValueError(f"ids has {bucket} rows, expected at least 1 and at most {MOST_ROWS}")
-    if state.drafts.shape[1] >= MOST_ROWS:
-        raise ValueError(f"drafts has {state.drafts.shape[1]} columns, expected at most {MOST_ROWS - 1}")
-
-
 def _check(
     stage: str, state: SlotState, limits: SlotLimits, window: Packed, logits: Tensor | None, proposals: Tensor | None, vocab: int | None,
     rows: int, policy: str, k: int, sizes: Sequence[int], *, dense: bool,
@@ -314,7 +264,7 @@ def _check(
         raise ValueError(f"stage is {stage!r}, expected {' or '.join(STAGES)}")
     if policy not in POLICIES:
         raise ValueError(f"policy is {policy!r}, expected {' or '.join(POLICIES)}")
-    _check_tables(state, limits, window, dense=dense)
+    check_tables(state, limits, window, dense=dense)
     bucket, depth = window.ids.shape[0], state.drafts.shape[1]
     if (logits is None) != (stage == "plan") or (logits is None and proposals is not None):
         raise ValueError(f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, neither for plan")

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from triton_kernels.checks import require
+from triton_kernels.launch import operation
 from triton_kernels.layout import host_groups, tiles
 
 TILE = 8  # query rows of one product
@@ -109,5 +110,28 @@ def prefill_attention_torch(
     return out[0].transpose(0, 1)
 
 
-window_attention = window_attention_torch
+_operation = operation(
+    "window_attention(Tensor q, Tensor k, Tensor v, Tensor(a!) keys, Tensor(b!) values, Tensor positions, Tensor starts, "
+    "Tensor? counts, *, float scale) -> Tensor",
+    cpu=window_attention_torch,
+    cuda=window_attention_torch,
+)
+
+
+def window_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    positions: Tensor,
+    starts: Tensor,
+    counts: Tensor | None = None,
+    *,
+    scale: float,
+) -> Tensor:
+    """See `window_attention_torch`. One launch to a capture."""
+    return _operation(q, k, v, keys, values, positions, starts, counts, scale=scale)
+
+
 prefill_attention = prefill_attention_torch

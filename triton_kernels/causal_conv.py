@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from triton_kernels.checks import require
+from triton_kernels.launch import operation
 from triton_kernels.layout import Group, host_groups
 
 
@@ -78,6 +79,26 @@ def causal_conv_prefill_torch(x: Tensor, weight: Tensor, state: Tensor) -> Tenso
     return _silu_of_sum(line.unfold(0, taps, 1).transpose(1, 2) * weight)
 
 
-causal_conv_verify = causal_conv_verify_torch
-causal_conv_commit = causal_conv_commit_torch
+_verify = operation(
+    "causal_conv_verify(Tensor x, Tensor weight, Tensor states, Tensor starts) -> Tensor",
+    cpu=causal_conv_verify_torch,
+    cuda=causal_conv_verify_torch,
+)
+_commit = operation(
+    "causal_conv_commit(Tensor(a!) states, Tensor inputs, Tensor starts, Tensor kept) -> ()",
+    cpu=causal_conv_commit_torch,
+    cuda=causal_conv_commit_torch,
+)
+
+
+def causal_conv_verify(x: Tensor, weight: Tensor, states: Tensor, starts: Tensor) -> Tensor:
+    """See `causal_conv_verify_torch`. One launch to a capture."""
+    return _verify(x, weight, states, starts)
+
+
+def causal_conv_commit(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) -> None:
+    """See `causal_conv_commit_torch`. One launch to a capture."""
+    _commit(states, inputs, starts, kept)
+
+
 causal_conv_prefill = causal_conv_prefill_torch

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
+from triton_kernels.launch import operation
 from triton_kernels.layout import depths, host_groups
 
 FP32 = [torch.float32]
@@ -142,6 +143,29 @@ def _check_rows(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) ->
     require("beta", beta, shape=[rows, heads], dtypes=FP32, like=q)
 
 
-gated_delta_verify = gated_delta_verify_torch
-gated_delta_commit = gated_delta_commit_torch
+_verify = operation(
+    "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, Tensor starts, *, "
+    "Tensor(a!) deltas) -> Tensor",
+    cpu=gated_delta_verify_torch,
+    cuda=gated_delta_verify_torch,
+)
+_commit = operation(
+    "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor starts, Tensor kept) -> ()",
+    cpu=gated_delta_commit_torch,
+    cuda=gated_delta_commit_torch,
+)
+
+
+def gated_delta_verify(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+) -> Tensor:
+    """See `gated_delta_verify_torch`. One launch to a capture."""
+    return _verify(q, k, v, decay, beta, states, starts, deltas=deltas)
+
+
+def gated_delta_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+    """See `gated_delta_commit_torch`. One launch to a capture."""
+    _commit(states, keys, deltas, decays, starts, kept)
+
+
 gated_delta_prefill = gated_delta_prefill_torch

@@ -11,23 +11,32 @@ ROTATE_GROW = constant(POLICIES.index("rotate_grow"))
 
 
 @jit
+def two_sums(x, y):
+    """Sums of two tiles of small numbers >= 0 in one reduction: each costs a round through shared memory."""
+    both = tl.sum(x + (y << 16), 0)
+    return both & 65535, both >> 16
+
+
+@jit
 def along_walk(x, slot, start):
-    """Inclusive prefix sums of x [SLOT_TILE] in the order of the walk: slots from `start` on, then those before it."""
-    before = slot < start
-    return tl.cumsum(x, 0) - tl.sum(tl.where(before, x, 0), 0) + tl.where(before, tl.sum(x, 0), 0)
+    """(inclusive prefix sums of x [SLOT_TILE] in the order of the walk, sum): slots from `start` on, then those before it."""
+    wraps = slot < start
+    total, before = two_sums(x, tl.where(wraps, x, 0))
+    return tl.cumsum(x, 0) - before + tl.where(wraps, total, 0), total
 
 
 @jit
 def grow_pairs(able, drafts, rank, slot, start, rows):
     """`rotate_grow`: (group, slots entered). Groups of 2 grow to 4 while pairs of rows are left."""
-    usable = tl.minimum(drafts, 3)
-    smallest = tl.where(able, tl.where(usable >= 1, 2, 1), 0)
+    smallest = tl.where(able, tl.where(drafts >= 1, 2, 1), 0)
     smallest = tl.where(rank == 1, tl.minimum(smallest, rows), smallest)  # never an empty window while a slot can run
-    enters = able & (along_walk(smallest, slot, start) <= rows)
+    needed, _ = along_walk(smallest, slot, start)
+    enters = able & (needed <= rows)
     group = tl.where(enters, smallest, 0)
-    pair = tl.where((group == 2) & (usable == 3), 2, 0)
-    grows = along_walk(pair, slot, start) <= rows - tl.sum(group, 0)
-    return group + tl.where(grows, pair, 0), tl.sum(enters.to(tl.int32), 0)
+    used, entered = two_sums(group, enters.to(tl.int32))
+    pair = tl.where((group == 2) & (drafts >= 3), 2, 0)
+    needed, _ = along_walk(pair, slot, start)
+    return group + tl.where(needed <= rows - used, pair, 0), entered
 
 
 @jit
@@ -39,17 +48,18 @@ def grow_to(able, drafts, rank, slot, start, rows, DRAFTS: tl.constexpr, SIZES: 
     wanted = tl.zeros_like(slot)
     for size in tl.static_range(2, DRAFTS + 2):
         if (SIZES >> size) & 1:
-            wanted = tl.where(enters & (tl.minimum(drafts, DRAFTS) >= size - 1), size - 1, wanted)
+            wanted = tl.where(enters & (drafts >= size - 1), size - 1, wanted)
     given = tl.zeros_like(slot)
     # First come first served. A refusal of n rows refuses all later wishes of n or more, so a pass settles at least one size.
     for size in tl.static_range(2, DRAFTS + 2):
         if (SIZES >> size) & 1:
-            fits = along_walk(wanted, slot, start) <= left
+            needed, _ = along_walk(wanted, slot, start)
+            fits = needed <= left
             refused = tl.min(tl.where((wanted > 0) & ~fits, rank, SLOT_TILE + 1), 0)
-            too_many = tl.sum(tl.where(rank == refused, wanted, 0), 0)
             now = tl.where(fits, wanted, 0)
+            granted, too_many = two_sums(now, tl.where(rank == refused, wanted, 0))
             given += now
-            left -= tl.sum(now, 0)
+            left -= granted
             wanted = tl.where(fits | (wanted >= too_many), 0, wanted)
     return tl.where(enters, 1 + given, 0), entered
 
@@ -60,8 +70,8 @@ def plan_groups(able, drafts, slot, start, rows, POLICY: tl.constexpr, DRAFTS: t
 
     able: the slot can take part; drafts: it may verify, before the policy's own limit; start: a slot id.
     """
-    walkers = tl.sum(able.to(tl.int32), 0)
-    rank = tl.where(able, along_walk(able.to(tl.int32), slot, start), 0)  # 1 is the walk's first
+    rank, walkers = along_walk(able.to(tl.int32), slot, start)
+    rank = tl.where(able, rank, 0)  # 1 is the walk's first
     if POLICY == ROTATE_GROW:
         group, entered = grow_pairs(able, drafts, rank, slot, start, rows)
     else:

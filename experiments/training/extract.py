@@ -26,10 +26,19 @@ import yaml
 
 DATA = Path(__file__).parent / "data"
 CODE = {"stdlib": "PSF-2.0", "numpy": "BSD-3-Clause", "networkx": "BSD-3-Clause", "jinja2": "BSD-3-Clause", "click": "BSD-3-Clause"}
-CODE |= {"pygments": "BSD-2-Clause", "fsspec": "BSD-3-Clause", "setuptools": "MIT", "rich": "MIT", "matplotlib": "PSF-2.0", "mpmath": "BSD-3-Clause"}
+CODE |= {
+    "pygments": "BSD-2-Clause",
+    "fsspec": "BSD-3-Clause",
+    "setuptools": "MIT",
+    "rich": "MIT",
+    "matplotlib": "PSF-2.0",
+    "mpmath": "BSD-3-Clause",
+}
 PROSE = CODE | {"torch": "BSD-3-Clause", "sympy": "BSD-3-Clause", "fontTools": "MIT", "polars": "MIT", "pydantic": "MIT"}
 PROSE |= {"transformers": "Apache-2.0", "tokenizers": "Apache-2.0", "huggingface_hub": "Apache-2.0", "triton": "MIT"}
-SKIPPED = re.compile(r"/(tests?|testing|_vendor|idle_test|lib2to3|encodings|pydoc_data|site-packages|lexers|_generated|vendor)/|unicodedata|/_pyrepl/")
+SKIPPED = re.compile(
+    r"/(tests?|testing|_vendor|idle_test|lib2to3|encodings|pydoc_data|site-packages|lexers|_generated|vendor)/|unicodedata|/_pyrepl/"
+)
 SMALLEST = 1500  # bytes of a source file
 LARGEST = 120_000
 

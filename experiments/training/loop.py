@@ -122,7 +122,7 @@ class Training:
             for at in [at for at in due if at <= done]:
                 name = due.pop(at)
                 if (before < at or place.step == 0) and self.team.rank == 0:
-                    write_head(self.head, self.out / f"mtp_{name}.safetensors")
+                    write_head(self.head, self.out / "heads" / f"{name}.safetensors")
                     write_folder(self.model, self.head, self.tokenizer, self.out)
             module.train()
             ids = self.team.share(self.windows.take(rows))

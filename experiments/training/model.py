@@ -23,7 +23,7 @@ class Shape:
     hidden: int = 256
     layers: int = 8
     interval: int = 4
-    intermediate: int = 768
+    intermediate: int = 704
     heads: int = 4
     kv_heads: int = 2
     head_size: int = 64

@@ -14,9 +14,11 @@ from mtp.targets.protocol import Target
 __all__ = ["Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
 
 
-def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None) -> QwenMtp:
-    """The MTP head of a Qwen checkpoint folder, bound to the target loaded from it. See `QwenMtp`."""
-    return QwenMtp(Checkpoint(path), target, buckets=buckets, context=context)
+def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
+    """The MTP head of a Qwen checkpoint folder, bound to the target loaded from it. See `QwenMtp`.
+
+    weights: another head for this target, a file in the folder; None: the checkpoint's own."""
+    return QwenMtp(Checkpoint(path, weights), target, buckets=buckets, context=context)
 
 
 def load_prompt_lookup(target: Target, *, buckets: Buckets, ngram: int = 3) -> PromptLookup:

@@ -88,6 +88,7 @@ class CpuGraph:
         self.bytes = 0
         self._release = release
 
+    @torch.inference_mode()
     def replay(self) -> None:
         for operation, args, kwargs, results in self.calls:
             values = operation(*args, **kwargs)
@@ -113,6 +114,7 @@ class CpuGraphs:
         self._rest()
         work()
 
+    @torch.inference_mode()
     def capture(self, work: Work) -> Graph:
         if self._recording:
             raise CaptureError("a capture is already under way")
@@ -126,6 +128,9 @@ class CpuGraphs:
             self._recording = False
         if recorder.broken:  # an error that the work swallowed still invalidates the capture
             raise CaptureError(recorder.broken)
+        for _, _, _, fresh in graph.calls:  # a capture computes nothing: only a replay makes these results
+            for tensor in fresh:
+                _poison(tensor)
         self._bytes += graph.bytes
         return graph
 
@@ -141,6 +146,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.graph = graph
         self.broken: str | None = None
+        self.inside = False
 
     def refuse(self, what: str) -> None:
         self.broken = self.broken or f"{what}: not permitted in a capture"
@@ -156,7 +162,11 @@ class _Recorder(TorchDispatchMode):
             raise CaptureError(self.broken)
         written = _written(func, args, kwargs)
         before = [tensor.clone() for tensor in written]
-        values = func(*args, **kwargs)
+        self.inside = True  # an operation of ours is one launch: what its twin reads on a CPU is its own affair
+        try:
+            values = func(*args, **kwargs)
+        finally:
+            self.inside = False
         for tensor, old in zip(written, before, strict=True):
             tensor.copy_(old)  # a capture takes no effect
         given = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
@@ -168,7 +178,6 @@ class _Recorder(TorchDispatchMode):
             self.graph.calls.append((func, args, kwargs, fresh))
         for tensor in fresh:
             self.graph.bytes += tensor.untyped_storage().nbytes()
-            _poison(tensor)
         return values
 
 
@@ -181,7 +190,7 @@ class _NoHostReads(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if name in HOST_READS:
+        if name in HOST_READS and not self._recorder.inside:
             self._recorder.refuse(f"{name} is a host read")
         return func(*args, **(kwargs or {}))
 
@@ -243,3 +252,8 @@ class FailingGraphs:
         self._calls[call] += 1
         if fault := self._plan.get((call, self._calls[call])):
             raise fault
+
+
+def graphs_for(device: torch.device, rest: Work) -> GraphBackend:
+    """The device's own backend."""
+    return CudaGraphs(device, rest) if device.type == "cuda" else CpuGraphs(rest)

@@ -14,11 +14,13 @@ NAMED = 20  # tensors that one error names at most
 
 
 class Checkpoint:
-    """config: the text model's settings, a multimodal config's outer ones filling what it leaves out. tokenizer: path of
+    """weights: the one weight file that is read, relative to the folder; None: all that lie in it.
+
+    config: the text model's settings, a multimodal config's outer ones filling what it leaves out. tokenizer: path of
     tokenizer.json, None without one. Refuses, in one line: a missing path or config, broken files, a tensor stored twice.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, weights: str | None = None) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
             raise ValueError(f"checkpoint {self.path}: no such folder")
@@ -34,7 +36,7 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
-        self._files = self._index()
+        self._files = self._index(weights)
 
     def read(self, shapes: Mapping[str, tuple[int, ...]], *, prefixes: tuple[str, ...], optional: Iterable[str] = ()) -> dict[str, Tensor]:
         """Tensors by name, as stored, on the CPU. Every name under the prefixes must be one of `shapes`, with that shape.
@@ -65,10 +67,12 @@ class Checkpoint:
             )
         return found
 
-    def _index(self) -> dict[str, dict[str, str]]:
+    def _index(self, weights: str | None) -> dict[str, dict[str, str]]:
         """Per file, our tensor name -> the stored one."""
         index = self._json("model.safetensors.index.json")
-        if index is None:
+        if weights is not None:
+            files = [weights]
+        elif index is None:
             files = sorted(file.name for file in self.path.glob("*.safetensors"))
         else:
             files = sorted(set(index.get("weight_map", {}).values()))

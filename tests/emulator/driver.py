@@ -15,13 +15,21 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.runtime.cache import get_cache_manager
 
+from tests.emulator.machine import run
+
 
 @dataclass(frozen=True)
 class Launch:
+    """files: what the compiler made, by kind (ptx, cubin, ...)."""
+
     kernel: str
     grid: tuple[int, int, int]
     warps: int
-    hash: str
+    files: dict[str, Path]
+
+    @property
+    def ptx(self) -> str:
+        return self.files["ptx"].read_text()
 
 
 class _Utils:
@@ -38,17 +46,15 @@ class _Utils:
 
 class _Launcher:
     def __init__(self, source: Any, metadata: Any) -> None:
-        self.metadata, self.types = metadata, list(source.signature.values())
-        group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json")
-        self.ptx = Path(next(path for name, path in group.items() if name.endswith(".ptx"))).read_text()
+        self.types, self.warps = list(source.signature.values()), metadata.num_warps
+        group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json") or {}
+        self.files = {name.rpartition(".")[2]: Path(path) for name, path in group.items()}
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: str, packed: Any, info: Any, enter: Any, leave: Any, *args: Any
     ) -> None:
-        driver = triton.runtime.driver.active
-        driver.launches.append(Launch(function, (x, y, z), self.metadata.num_warps, self.metadata.hash))
         given = [value for value, kind in zip(args, self.types, strict=True) if kind != "constexpr"]
-        driver.execute(self.ptx, (x, y, z), given)
+        triton.runtime.driver.active.launch(Launch(function, (x, y, z), self.warps, self.files), given)
 
 
 @dataclass
@@ -57,15 +63,16 @@ class EmulatorDriver(DriverBase):
 
     arch: int
     seed: int | None = None
+    execute: bool = True
     launches: list[Launch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.utils, self.launcher_cls = _Utils(), _Launcher
 
-    def execute(self, ptx: str, grid: tuple[int, int, int], args: list[Any]) -> None:
-        from tests.emulator.machine import run
-
-        run(ptx, grid, args, seed=self.seed)
+    def launch(self, launch: Launch, args: list[Any]) -> None:
+        self.launches.append(launch)
+        if self.execute:
+            run(launch.ptx, launch.grid, args, seed=self.seed)
 
     @classmethod
     def is_active(cls) -> bool:
@@ -96,9 +103,9 @@ class EmulatorDriver(DriverBase):
 
 
 @contextlib.contextmanager
-def emulated(arch: int, *, seed: int | None = None) -> Iterator[EmulatorDriver]:
+def emulated(arch: int, *, seed: int | None = None, execute: bool = True) -> Iterator[EmulatorDriver]:
     """Every Triton launch inside runs in the emulator, on CPU tensors."""
-    driver, config = EmulatorDriver(arch, seed), triton.runtime.driver
+    driver, config = EmulatorDriver(arch, seed, execute), triton.runtime.driver
     before, config._active = config._active, driver
     try:
         yield driver

@@ -19,7 +19,8 @@ from tests.emulator.memory import UINT, Memory
 from tests.emulator.ptx import Instruction, Kernel, PtxError, Unknown
 
 Run = Callable[[Program, np.ndarray], None]
-NUMPY: dict[str, Any] = {"b16": np.uint16, "u16": np.uint16, "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32}
+NUMPY: dict[str, Any] = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8}
+NUMPY |= {"b16": np.uint16, "u16": np.uint16, "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32}
 NUMPY |= {"b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "pred": np.bool_}
 REGISTRY: dict[str, tuple[Callable[..., Run], tuple[str, ...]]] = {}
 ADDRESS = re.compile(r"\[ ?(%\w+|global_smem) ?(?:\+ ?(-?\d+))? ?\]$")
@@ -177,6 +178,23 @@ def extract_bits(operands: _Operands, kind: str) -> Run:
     return elementwise(operands, kind, (kind, "u32", "u32"), function)
 
 
+@known("prmt.b32")
+def permute_bytes(operands: _Operands) -> Run:
+    """Each half-byte of the third operand chooses a byte of the other two; its highest bit spreads that byte's sign."""
+
+    def function(low: np.ndarray, high: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        source = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+        result = np.zeros_like(low)
+        for i in range(4):
+            which = (chosen >> np.uint32(4 * i)) & np.uint32(15)
+            byte = (source >> (np.uint64(8) * (which & np.uint32(7)))).astype(np.uint8)
+            byte = np.where(which & np.uint32(8), np.where(byte & np.uint8(128), np.uint8(255), np.uint8(0)), byte)
+            result |= byte.astype(np.uint32) << np.uint32(8 * i)
+        return result
+
+    return elementwise(operands, "b32", ("b32",) * 3, function)
+
+
 @known("selp.{b16,b32,b64,f32}")
 def select(operands: _Operands, kind: str) -> Run:
     return elementwise(operands, kind, (kind, kind, "pred"), lambda a, b, choose: np.where(choose, a, b))
@@ -219,7 +237,9 @@ def move(operands: _Operands, kind: str) -> Run:
     reads, write = [operands.source(name, part) for name in parts], operands.target(target, kind)
 
     def pack(program: Program, mask: np.ndarray) -> None:
-        write(program, sum((read(program).astype(NUMPY[kind]) << NUMPY[kind](i * bits) for i, read in enumerate(reads)), NUMPY[kind](0)), mask)
+        write(
+            program, sum((read(program).astype(NUMPY[kind]) << NUMPY[kind](i * bits) for i, read in enumerate(reads)), NUMPY[kind](0)), mask
+        )
 
     return pack
 
@@ -250,12 +270,14 @@ def load_param(operands: _Operands, kind: str) -> Run:
     )
 
 
-@known("ld.{global,shared}{,.v2,.v4}.{b8,b16,b32,b64}")
+@known("ld.{global,shared}{,.v2,.v4}.{b8,b16,b32,b64,u8,u16,u32,s8,s16,s32}")
 def load(operands: _Operands, space: str, vector: str, kind: str) -> Run:
+    """A register that is wider than the type is filled with its sign, or with zeros."""
     target, source = operands.expect(2)
     names, address = _vector(operands, target, vector), operands.address(source, space)
     size = BYTES[kind]
-    held = "b16" if kind == "b8" else kind  # a byte is loaded into a wider register
+    declared = BYTES[operands.kernel.registers[names[0]]]
+    held = f"{kind[0]}{8 * declared}" if size < declared else kind
     writes = [operands.target(name, held) for name in names]
 
     def run(program: Program, mask: np.ndarray) -> None:
@@ -263,7 +285,7 @@ def load(operands: _Operands, space: str, vector: str, kind: str) -> Run:
         content = _space(program, space).load(program, threads, address(program)[mask], size * len(names), operands.instruction)
         for i, write in enumerate(writes):
             value = np.zeros(program.threads, NUMPY[held])
-            value[mask] = np.ascontiguousarray(content[:, i * size : (i + 1) * size]).view(UINT[size])[:, 0]
+            value[mask] = np.ascontiguousarray(content[:, i * size : (i + 1) * size]).view(NUMPY[kind])[:, 0]
             write(program, value, mask)
 
     return run
@@ -298,7 +320,9 @@ def atomic(operands: _Operands, order: str, update: str) -> Run:
     def run(program: Program, mask: np.ndarray) -> None:
         addresses, values, old = address(program), read(program), np.zeros(program.threads, NUMPY[kind])
         for thread in np.flatnonzero(mask):
-            cell = program.memory.atomic(program, thread, int(addresses[thread]), BYTES[kind], operands.instruction, order).view(NUMPY[kind])
+            cell = program.memory.atomic(program, thread, int(addresses[thread]), BYTES[kind], operands.instruction, order).view(
+                NUMPY[kind]
+            )
             old[thread] = cell[0]
             cell[0] = UPDATE[name](cell[0], values[thread])
         if write:

@@ -14,8 +14,14 @@ from tests.emulator.ptx import Instruction, Kernel, PtxError, Unknown, parse
 
 SHARED_BYTES = 99 << 10
 SHARED_BASE = 1 << 16  # so that address 0 is nowhere
-BYTES = {"b8": 1, "b16": 2, "u16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4, "b64": 8, "u64": 8, "s64": 8}
+BYTES = {f"{sort}{8 * size}": size for sort in "bus" for size in (1, 2, 4, 8)} | {"f32": 4}
 POISON = 0xDB
+
+
+def _poisoned(kind: str, threads: int) -> np.ndarray:
+    if kind == "pred":
+        return np.ones(threads, bool)
+    return np.full(threads * BYTES[kind], POISON, np.uint8).view(UINT[BYTES[kind]])
 
 
 class Program:
@@ -26,10 +32,7 @@ class Program:
         self.kernel, self.code, self.memory, self.params, self.number = kernel, code, memory, params, number
         self.threads = kernel.threads
         self.thread = np.arange(self.threads, dtype=np.uint32)
-        self.registers = {
-            name: np.ones(self.threads, bool) if kind == "pred" else np.full(self.threads * BYTES[kind], POISON, np.uint8).view(UINT[BYTES[kind]])
-            for name, kind in kernel.registers.items()
-        }  # fmt: skip
+        self.registers = {name: _poisoned(kind, self.threads) for name, kind in kernel.registers.items()}
         self.special = {"%tid.x": self.thread, "%ntid.x": np.full(self.threads, self.threads, np.uint32)}
         for axis, at, size in zip("xyz", place, grid, strict=True):
             self.special[f"%ctaid.{axis}"] = np.full(self.threads, at, np.uint32)

@@ -1,0 +1,121 @@
+"""The model card: `python -m experiments.training.card DIR` measures the folder and writes figures.json and README.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.training.corpus import KINDS, documents
+from experiments.training.figures import NEW, PROMPT, TEXTS, figures
+
+WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
+POINTS = 16  # of the loss curve
+
+
+def write_card(folder: Path) -> dict[str, Any]:
+    """Needs training.json beside the weights. Returns the figures."""
+    found = figures(folder)
+    (folder / "figures.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    (folder / "README.md").write_text(card(found, training, folder), encoding="utf-8")
+    return found
+
+
+def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
+    recipe, shape = training["recipe"], training["recipe"]["shape"]
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".json", ".safetensors")) / 1e6
+    weights = (folder / "model.safetensors").stat().st_size / 1e6
+    tokens = training["tokens"]
+    sections = [
+        f"""# tiny_qwen
+
+A Qwen 3.5-style hybrid language model ({shape["layers"]} layers: {shape["interval"] - 1} gated-delta layers, then one of full
+attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) with its MTP head, small enough to live in a repository:
+{weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so that speculative
+decoding can be tested and measured on a CPU on text that is neither random nor a loop. It knows nothing; do not ask it anything.
+
+`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after 8% and 35% of its training, for studies with weaker
+drafters; `model.safetensors` holds the last one.""",
+        data_section(),
+        f"""## Recipe
+
+`python -m experiments.train minutes={recipe["minutes"]:g}` ({recipe["workers"]} processes of one thread; other work ran on the same two cores).
+Three phases against one clock, seed {recipe["seed"]}:
+1. *target*: next tokens, {tokens["target"] / 1e6:.1f} million, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose; Muon for the
+   matrices, AdamW for the rest, rate {recipe["rate"]:g}, dropout {recipe["dropout"]:g};
+2. *loops*: {tokens["loops"] / 1e6:.1f} million more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
+3. *head*: {tokens["head"] / 1e6:.1f} million, the target frozen; three chained steps as in use, cross-entropy to the target's distributions;
+   half of the rows are the target's own continuations.""",
+        curve_section(training["history"]),
+        figure_section(found),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def data_section() -> str:
+    lines = [
+        "## Data and licences",
+        "",
+        "Pinned in `experiments/training/data/`, split by file. Millions of characters, trained on / held out:",
+        "",
+    ]
+    lines += ["| kind | licence | trained on | held out |", "|---|---|---|---|"]
+    for kind in KINDS:
+        found = documents(kind)
+        for licence in sorted({one.licence for one in found}):
+            parts = [sum(len(one.text) for one in found if one.licence == licence and one.held_out is out) / 1e6 for out in (False, True)]
+            lines.append(f"| {kind} | {licence} | {parts[0]:.2f} | {parts[1]:.2f} |")
+    return "\n".join([*lines, "", "The weights are under the project's licence, Apache-2.0."])
+
+
+def curve_section(history: list[list[Any]]) -> str:
+    """Loss by minutes, smoothed over about 30 steps."""
+    chosen = (
+        [history[round(i * (len(history) - 1) / (POINTS - 1))] for i in range(min(POINTS, len(history)))] if len(history) > 1 else history
+    )
+    lines = ["## Loss", "", "The three phases have different losses.", "", "| minutes | phase | step | loss |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |" for phase, step, minutes, loss in chosen)])
+
+
+def figure_section(found: dict[str, Any]) -> str:
+    lines = [
+        "## Figures",
+        "",
+        f"{TEXTS} held-out texts of each kind. Acceptance by position is conditional on the drafts before. *Own text*: {NEW} greedy tokens",
+        f"after {PROMPT} held-out ones. *Novel*: tokens whose 4-gram is not yet in their text, the honest figure. `figures.json` has them all.",
+        "",
+        "| | " + " | ".join(found) + " |",
+        "|---|" + "---|" * len(found),
+    ]
+
+    def row(name: str, cells: list[str]) -> None:
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+
+    row("held-out loss, nats per token", [f"{kind['held_out_loss']:.2f}" for kind in found.values()])
+    row("share of own text after its first repeated 16-gram", [f"{kind['repetition']:.2f}" for kind in found.values()])
+    row("distinct 4-grams of own text", [f"{kind['distinct_4grams']:.2f}" for kind in found.values()])
+    for name in next(iter(found.values()))["heads"]:
+        heads = [kind["heads"][name] for kind in found.values()]
+        row(f"{name}: teacher-forced, positions 1/2/3", [_three(head["teacher_forced"]) for head in heads])
+        row(f"{name}: own text, positions 1/2/3", [_three(head["own"]) for head in heads])
+        row(f"{name}: first draft, novel tokens of own text", [f"{head['own_novel_first']:.2f}" for head in heads])
+        row(f"{name}: tokens per round of 3 drafts", [f"{head['mean_acceptance_length']:.2f}" for head in heads])
+    row("share of novel tokens in own text", [f"{kind['heads']['high']['own_novel_share']:.2f}" for kind in found.values()])
+    for kind, least in WANTED.items():
+        got = found[kind]["heads"]["high"]["own_novel_first"]
+        verdict = "met" if got >= least else "missed"
+        lines += ["", f"Wanted on novel tokens of {kind}: at least {least:.2f}; {got:.2f}: {verdict}."]
+    return "\n".join(lines)
+
+
+def _three(shares: list[float]) -> str:
+    return " / ".join(f"{share:.2f}" for share in shares)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    write_card(Path(sys.argv[1]))
