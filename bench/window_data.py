@@ -102,7 +102,7 @@ def random_window(
         context=state.positions + 1 + ints(0, 7),
         min_new=ints(0, 6) * ints(0, 1),
         allowed=ints(0, 2) * 4,
-        stop_ids=ints(0, tokens + 1, slots, stops),
+        stop_ids=ints(0, max(tokens - 2, 0), slots, stops),
         stop_counts=ints(0, stops),
     )
     policy, _, k = chance.choice([choice for choice in POLICIES if choice[1] <= depth])
@@ -111,8 +111,12 @@ def random_window(
     advance_window_torch("plan", state, limits, window, rows=rows, policy=policy, k=k)
     logits = random_logits(noise, bucket, vocab, dtype)
     for row in range(bucket):
-        chosen = int(window.ids[row + 1]) if row + 1 < bucket and chance.random() < 0.7 else chance.randrange(tokens)
-        logits[row, chosen] = 9.0
+        agrees = row + 1 < bucket and chance.random() < 0.75
+        chosen = int(window.ids[row + 1]) if agrees else chance.randrange(chance.choice((tokens, vocab)))
+        if chance.random() < 0.95:
+            logits[row, chosen] = 9.0
+        else:
+            logits[row, :vocab] = logits[row, :vocab].clamp(max=0)  # zeros win, of either sign
         if chance.random() < 0.2:
             logits[row, chance.randrange(vocab)] = 9.0  # a tie
         if chance.random() < 0.04:
@@ -128,7 +132,8 @@ def random_logits(noise: torch.Generator, rows: int, vocab: int, dtype: torch.dt
     width = vocab + 3
     spread = torch.full((rows, width + int(torch.randint(0, 9, (), generator=noise))), float("nan"), dtype=dtype)
     logits = spread[:, spread.shape[1] - width :]
-    logits[:, :vocab] = torch.randint(-3, 4, (rows, vocab), generator=noise).to(dtype) * -1.0
+    signs = torch.randint(0, 2, (rows, vocab), generator=noise) * 2.0 - 1.0
+    logits[:, :vocab] = (torch.randint(0, 4, (rows, vocab), generator=noise) * signs).to(dtype)
     logits[:, vocab:] = 99.0  # past the vocabulary
     return logits
 

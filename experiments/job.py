@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments import results
+from experiments.checks import BadInput
 from experiments.reference import Parity, compare, plain_executor, plain_tokens
 from experiments.screen import LiveLine, show
 from experiments.setup import Setup, setup
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets, bit_equal_row_counts
 from mtp.execution.model import ModelExecutor
+from mtp.layouts import Layout
 from mtp.metrics import summarise
 from mtp.policies import Policy, StaticK
 from mtp.request import Request
@@ -36,10 +39,6 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     console.print(f"{len(made.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
                   f"{str(made.target.dtype).removeprefix('torch.')} on {made.plan.device}")  # fmt: skip
     _probe(made, console)
-    reference = None
-    if settings.parity != "off":
-        with console.status("plain reference"):
-            reference = plain_tokens(made, Path(to_absolute_path(str(config.target.path))), Path(to_absolute_path(str(config.cache_dir))))
     executor = ModelExecutor(
         made.target,
         made.drafter,
@@ -50,9 +49,15 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
         buckets=settings.buckets,
         device=made.plan.device,
     )
+    _engine(made, executor, made.requests)  # refuses what cannot be served before anything is decoded
+    reference = None
+    if settings.parity != "off":
+        with console.status("plain reference"):
+            reference = plain_tokens(made, Path(to_absolute_path(str(config.target.path))), Path(to_absolute_path(str(config.cache_dir))))
     warmup_s = _warm(made, executor)
     plain = _plain_speed(made) if settings.plain else None
-    engine = _engine(made, executor, made.requests)
+    layout = made.plan.layout.build(executor, made.plan.device)
+    engine = _engine(made, executor, made.requests, layout=layout)
     with LiveLine(console, sum(request.max_new_tokens for request in made.requests), "decoding") as line:
         engine.on_tokens = line.committed
         began = time.perf_counter()
@@ -77,7 +82,9 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     return metrics
 
 
-def _engine(made: Setup, executor: ModelExecutor, requests: list[Request], policy: Policy | None = None) -> Engine:
+def _engine(
+    made: Setup, executor: ModelExecutor, requests: list[Request], policy: Policy | None = None, layout: Layout | None = None
+) -> Engine:
     settings = made.plan.settings
     engine = Engine(
         executor,
@@ -85,10 +92,14 @@ def _engine(made: Setup, executor: ModelExecutor, requests: list[Request], polic
         rows=settings.rows,
         policy=policy or made.plan.policy,
         grants=made.plan.grants,
+        layout=layout,
         prefill_chunk=settings.prefill_chunk,
     )
     for request in requests:
-        engine.submit(request)
+        try:
+            engine.submit(request)
+        except ValueError as wrong:
+            raise BadInput(str(wrong)) from wrong
     return engine
 
 
@@ -149,5 +160,6 @@ def _metrics(
         "plain_tokens_per_s": plain,
         "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
+        "layouts": {"key": engine.layout.key, **asdict(engine.layout.stats())},
         "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
     }

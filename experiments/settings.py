@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.checks import BadInput, choice, integer, integers
 from mtp.execution.buckets import Buckets
+from mtp.execution.graphs import graphs_for
+from mtp.execution.model import ModelExecutor
+from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 
 
 @dataclass(frozen=True)
@@ -48,3 +52,34 @@ class Settings:
             parity=choice("parity", values["parity"], ("exact", "report", "off")),
             plain=values["plain"],
         )
+
+
+@dataclass(frozen=True)
+class LayoutSettings:
+    """give_up_after None: 4 * capacity."""
+
+    key: str
+    capacity: int = 32
+    capture_on: int = 2
+    give_up_after: int | None = None
+
+    @classmethod
+    def of(cls, node: DictConfig) -> LayoutSettings:
+        values = {str(name): value for name, value in node.items()}
+        key = choice("layout.key", values.pop("key", None), ("off", *KEYS))
+        if unknown := sorted(values.keys() - {"capacity", "capture_on", "give_up_after"}):
+            raise BadInput(f"layout.{unknown[0]} is no key of a layout, expected key, capacity, capture_on or give_up_after")
+        numbers = {name: integer(f"layout.{name}", value, 1) for name, value in values.items() if value is not None}
+        return cls(key, **numbers)
+
+    def build(self, executor: ModelExecutor, device: torch.device) -> Layout:
+        if self.key == "off":
+            return Eager(executor.now)
+        cache = LayoutCache(
+            self.capacity,
+            graphs_for(device, executor.buffers.rest),
+            capture_on=self.capture_on,
+            give_up_after=self.give_up_after or 4 * self.capacity,
+            clock=executor.now,
+        )
+        return Keyed(self.key, cache)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tokenizers import Tokenizer
 
 from experiments.checks import BadInput, choice, integer
-from experiments.settings import Settings
+from experiments.settings import LayoutSettings, Settings
 from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
 from mtp.grants import Everyone
@@ -31,6 +31,7 @@ class Plan:
 
     settings: Settings
     policy: Policy
+    layout: LayoutSettings
     grants: Everyone
     workload: PromptFile
     device: torch.device
@@ -49,12 +50,13 @@ def plan_of(config: DictConfig) -> Plan:
     """Raises BadInput for any value that cannot be used."""
     settings = Settings.of(config)
     choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
-    choice("layout.key", config.layout.get("key"), ("off",))
     policy = build(config.policy, "policy")
     if settings.rows < min(policy.sizes):
         raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
     folder("target.path", config.target)
-    return Plan(settings, policy, build(config.grant, "grant"), build(absolute(config.workload), "workload"), device_of(config.device))
+    layout = LayoutSettings.of(config.layout)
+    grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
+    return Plan(settings, policy, layout, grants, workload, device_of(config.device))
 
 
 def setup(config: DictConfig) -> Setup:

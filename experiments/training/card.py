@@ -26,12 +26,19 @@ def write_card(folder: Path) -> dict[str, Any]:
 
 
 def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
-    recipe, shape = training["recipe"], training["recipe"]["shape"]
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".json", ".safetensors")) / 1e6
-    weights = (folder / "model.safetensors").stat().st_size / 1e6
-    tokens = training["tokens"]
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.suffix in (".json", ".safetensors")) / 1e6
     sections = [
-        f"""# tiny_qwen
+        about_section(training["recipe"]["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size),
+        data_section(),
+        recipe_section(training["recipe"], training["tokens"]),
+        curve_section(training["history"]),
+        figure_section(found),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def about_section(shape: dict[str, Any], weights: float, size: float) -> str:
+    return f"""# tiny_qwen
 
 A Qwen 3.5-style hybrid language model ({shape["layers"]} layers: {shape["interval"] - 1} gated-delta layers, then one of full
 attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) with its MTP head, small enough to live in a repository:
@@ -39,21 +46,20 @@ attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) wit
 decoding can be tested and measured on a CPU on text that is neither random nor a loop. It knows nothing; do not ask it anything.
 
 `heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after 8% and 35% of its training, for studies with weaker
-drafters; `model.safetensors` holds the last one.""",
-        data_section(),
-        f"""## Recipe
+drafters; `model.safetensors` holds the last one."""
 
-`python -m experiments.train minutes={recipe["minutes"]:g}` ({recipe["workers"]} processes of one thread; other work ran on the same two cores).
-Three phases against one clock, seed {recipe["seed"]}:
-1. *target*: next tokens, {tokens["target"] / 1e6:.1f} million, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose; Muon for the
-   matrices, AdamW for the rest, rate {recipe["rate"]:g}, dropout {recipe["dropout"]:g};
-2. *loops*: {tokens["loops"] / 1e6:.1f} million more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
-3. *head*: {tokens["head"] / 1e6:.1f} million, the target frozen; three chained steps as in use, cross-entropy to the target's distributions;
-   half of the rows are the target's own continuations.""",
-        curve_section(training["history"]),
-        figure_section(found),
-    ]
-    return "\n\n".join(sections) + "\n"
+
+def recipe_section(recipe: dict[str, Any], tokens: dict[str, int]) -> str:
+    seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
+    return f"""## Recipe
+
+`python -m experiments.train minutes={recipe["minutes"]:g}`, seed {recipe["seed"]}, {recipe["workers"]} processes of one thread, on
+two cores that had other work to do as well: left alone they see more tokens in these minutes. Three phases against one clock:
+1. *target*: next tokens, {seen["target"]}, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose;
+   Muon for the matrices, AdamW for the rest, rate {recipe["rate"]:g}, dropout {recipe["dropout"]:g};
+2. *loops*: {seen["loops"]} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
+3. *head*: {seen["head"]}, the target frozen; three chained steps as in use, cross-entropy to the target's
+   distributions; half of the rows are the target's own continuations."""
 
 
 def data_section() -> str:
@@ -74,9 +80,8 @@ def data_section() -> str:
 
 def curve_section(history: list[list[Any]]) -> str:
     """Loss by minutes, smoothed over about 30 steps."""
-    chosen = (
-        [history[round(i * (len(history) - 1) / (POINTS - 1))] for i in range(min(POINTS, len(history)))] if len(history) > 1 else history
-    )
+    last = len(history) - 1
+    chosen = [history[round(i * last / (POINTS - 1))] for i in range(POINTS)] if last >= POINTS else history
     lines = ["## Loss", "", "The three phases have different losses.", "", "| minutes | phase | step | loss |", "|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |" for phase, step, minutes, loss in chosen)])
 
@@ -86,7 +91,7 @@ def figure_section(found: dict[str, Any]) -> str:
         "## Figures",
         "",
         f"{TEXTS} held-out texts of each kind. Acceptance by position is conditional on the drafts before. *Own text*: {NEW} greedy tokens",
-        f"after {PROMPT} held-out ones. *Novel*: tokens whose 4-gram is not yet in their text, the honest figure. `figures.json` has them all.",
+        f"after {PROMPT} held-out ones. *Novel*: tokens whose 4-gram is not yet in their text, the honest figure.",
         "",
         "| | " + " | ".join(found) + " |",
         "|---|" + "---|" * len(found),

@@ -33,14 +33,14 @@ class Document:
 
 def documents(kind: str, characters: int | None = None) -> list[Document]:
     """In their pinned order; characters: the first documents that hold so many."""
-    lines = lzma.decompress((DATA / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines()
     found: list[Document] = []
     total = 0
-    for line in lines:
-        if characters is not None and total >= characters:
-            break
-        found.append(Document(**json.loads(line)))
-        total += len(found[-1].text)
+    with lzma.open(DATA / f"{kind}.jsonl.xz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if characters is not None and total >= characters:
+                break
+            found.append(Document(**json.loads(line)))
+            total += len(found[-1].text)
     return found
 
 

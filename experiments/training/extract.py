@@ -25,8 +25,12 @@ from pathlib import Path
 import yaml
 
 DATA = Path(__file__).parent / "data"
-CODE = {"stdlib": "PSF-2.0", "numpy": "BSD-3-Clause", "networkx": "BSD-3-Clause", "jinja2": "BSD-3-Clause", "click": "BSD-3-Clause"}
-CODE |= {
+CODE = {
+    "stdlib": "PSF-2.0",
+    "numpy": "BSD-3-Clause",
+    "networkx": "BSD-3-Clause",
+    "jinja2": "BSD-3-Clause",
+    "click": "BSD-3-Clause",
     "pygments": "BSD-2-Clause",
     "fsspec": "BSD-3-Clause",
     "setuptools": "MIT",
@@ -34,11 +38,21 @@ CODE |= {
     "matplotlib": "PSF-2.0",
     "mpmath": "BSD-3-Clause",
 }
-PROSE = CODE | {"torch": "BSD-3-Clause", "sympy": "BSD-3-Clause", "fontTools": "MIT", "polars": "MIT", "pydantic": "MIT"}
-PROSE |= {"transformers": "Apache-2.0", "tokenizers": "Apache-2.0", "huggingface_hub": "Apache-2.0", "triton": "MIT"}
-SKIPPED = re.compile(
-    r"/(tests?|testing|_vendor|idle_test|lib2to3|encodings|pydoc_data|site-packages|lexers|_generated|vendor)/|unicodedata|/_pyrepl/"
-)
+PROSE = CODE | {  # running text of these packages' docstrings
+    "torch": "BSD-3-Clause",
+    "sympy": "BSD-3-Clause",
+    "fontTools": "MIT",
+    "polars": "MIT",
+    "pydantic": "MIT",
+    "transformers": "Apache-2.0",
+    "tokenizers": "Apache-2.0",
+    "huggingface_hub": "Apache-2.0",
+    "triton": "MIT",
+}
+TESTS = r"tests?|testing|idle_test"
+COPIES = r"_vendor|vendor|site-packages|pydoc_data"  # other packages' text, and what is prose
+TABLES = r"lib2to3|encodings|lexers|_generated|_pyrepl"
+SKIPPED = re.compile(f"/({TESTS}|{COPIES}|{TABLES})/|unicodedata")
 SMALLEST = 1500  # bytes of a source file
 LARGEST = 120_000
 

@@ -31,6 +31,7 @@ def write_head(head: MtpHead, file: Path) -> None:
 def write_folder(model: Model, head: MtpHead, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     end = tokenizer.token_to_id(END)
+    assert end is not None
     config = model.shape.config(end) | {"dtype": str(dtype).removeprefix("torch.")}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     generation = {"eos_token_id": end, "pad_token_id": end, "do_sample": False}

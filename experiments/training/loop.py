@@ -25,7 +25,7 @@ from experiments.training.team import Team
 
 CHECKPOINT = "checkpoint.pt"
 SNAPSHOTS = {0.08: "low", 0.35: "mid"}  # share of the head's training -> what the head is called there
-LOOP_ROWS, LOOP_PROMPT, LOOP_NEW = 16, 32, 128  # of an unlikelihood step
+LOOP_ROWS = 16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
 LOOP_RATE = 0.3  # of the target's rate
 OWN_ROWS, OWN_PROMPT = 64, 32  # of a batch of continuations
 OWN_SHARE = 0.2  # most of the head's time that they may take
@@ -75,8 +75,8 @@ class Training:
 
     def _loops(self) -> None:
         def loss(ids: Tensor) -> Tensor:
-            rows = max(1, LOOP_ROWS // self.team.size)
-            return next_token(self.model, ids) + unlikelihood(self.model, ids[:rows, :LOOP_PROMPT], LOOP_NEW)
+            rows, length = max(1, LOOP_ROWS // self.team.size), self.recipe.length
+            return next_token(self.model, ids) + unlikelihood(self.model, ids[:rows, : length // 8], length // 2)
 
         self._fit(self.model, loss, self.recipe.batch)
 
@@ -115,7 +115,7 @@ class Training:
 
     def _fit(self, module: nn.Module, loss_of: Callable[[Tensor], Tensor], rows: int) -> None:
         place, phase = self.place, PHASES[self.place.phase]
-        first, begun = place.step, place.spent_s
+        first, begun = place.step, time.monotonic()
         due = {at: name for at, name in SNAPSHOTS.items() if phase == "head"}
         before = self._progress()
         while (done := self._progress()) < 1:
@@ -137,9 +137,9 @@ class Training:
             place.loss = value if place.step == 1 else 0.97 * place.loss + 0.03 * value
             if place.step % 20 == 1:
                 place.history.append((phase, place.step, (place.before_s + place.spent_s) / 60, place.loss))
-            spent = max(1e-9, place.spent_s - begun)
             left = None if self.recipe.steps else max(0.0, 60 * self.recipe.minutes - place.before_s - place.spent_s)
-            self.progress.show(phase, place.step, place.loss, (place.step - first) * rows * ids.shape[1] / spent, left)
+            speed = (place.step - first) * rows * ids.shape[1] / (time.monotonic() - begun)
+            self.progress.show(phase, place.step, place.loss, speed, left)
             if time.monotonic() - self.saved >= self.recipe.save_s:
                 self._save()
         module.eval()

@@ -30,7 +30,8 @@ class MtpHead(nn.Module):
             self.fc.weight.copy_(torch.cat([torch.randn(hidden, hidden) * 0.02, torch.eye(hidden)], 1))
             self.norm.weight.copy_(model.model.norm.weight)
         last = model.model.layers[-1]
-        assert isinstance(last, Block) and last.full
+        assert isinstance(last, Block)
+        assert last.full
         self.layers[0].load_state_dict(last.state_dict())
 
     def chain(self, model: Model, ids: Tensor, hidden: Tensor, depth: int, own: bool = False) -> list[Drafted]:

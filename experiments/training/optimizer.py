@@ -16,7 +16,8 @@ class Optimizer:
     """rate: the peak learning rate of both, whose updates have the same RMS."""
 
     def __init__(self, module: nn.Module, rate: float, decay: float) -> None:
-        matrices, rest = [], []
+        matrices: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:
                 small = parameter.ndim != 2 or min(parameter.shape) < 16 or "embed" in name

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
+from rich.console import Console
 from safetensors.torch import load_file
 from transformers import Qwen3_5ForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
+from experiments.checks import BadInput
+from experiments.train import CONFIGS, run, settings, train
 from experiments.training.corpus import Windows
 from experiments.training.delta import CHUNK, gated_delta, inverse_unit_lower, unit
 from experiments.training.folder import read_folder, write_folder
@@ -30,14 +34,35 @@ MICRO = Shape(
     vocab=320, hidden=48, layers=4, intermediate=64, heads=4, kv_heads=2, head_size=16, linear_heads=3, linear_key=8, linear_value=16
 )
 SETTINGS = [
-    *("workers=1", "characters=60000", "batch=2", "length=64", "head_batch=2", "head_length=48", "own_texts=2", "share_loops=0.25"),
-    *("save_s=0", "shape.vocab=320", "shape.hidden=32", "shape.layers=4", "shape.intermediate=48", "shape.heads=2", "shape.kv_heads=1"),
-    *("shape.head_size=16", "shape.linear_heads=2", "shape.linear_key=8", "shape.linear_value=8"),
+    "steps=16",
+    "workers=1",
+    "characters=60000",
+    "save_s=0",
+    "batch=2",
+    "length=64",
+    "head_batch=2",
+    "head_length=48",
+    "own_texts=2",
+    "share_loops=0.25",
+    "shape.vocab=320",
+    "shape.hidden=32",
+    "shape.layers=4",
+    "shape.intermediate=48",
+    "shape.heads=2",
+    "shape.kv_heads=1",
+    "shape.head_size=16",
+    "shape.linear_heads=2",
+    "shape.linear_key=8",
+    "shape.linear_value=8",
 ]
 
 
-def command(*overrides: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.train", *SETTINGS, *overrides]
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """What a training sets, put back after it."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -144,27 +169,30 @@ def test_windows_come_once_an_epoch() -> None:
     assert windows.seen == {"a": 8, "b": 8}
 
 
-def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread: None) -> None:
     """Killed without warning after its first checkpoint; deterministic because it counts steps, not minutes."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    first = subprocess.Popen(command("steps=40", f"out={killed}"), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "experiments.train", *SETTINGS, f"out={killed}"], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (killed / "checkpoint.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    assert not (killed / "training.json").exists()
-    again = subprocess.Popen(command("steps=40", f"out={killed}"), stdout=subprocess.PIPE, text=True)
-    subprocess.run(command("steps=40", f"out={whole}"), check=True, stdout=subprocess.DEVNULL)
-    shown, _ = again.communicate(timeout=60)
-    assert again.returncode == 0
-    assert "goes on in phase" in shown
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert (killed / "checkpoint.pt").exists()
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        recipe, _ = settings(compose("train", overrides=SETTINGS))
+    shown = io.StringIO()
+    for folder in (killed, whole):
+        train(recipe, folder, Console(file=shown))
+    assert shown.getvalue().count("goes on in phase") == 1
     assert not (killed / "checkpoint.pt").exists()
     for name in ("model.safetensors", "heads/low.safetensors", "heads/mid.safetensors"):
         mine, theirs = load_file(killed / name), load_file(whole / name)
         assert all(torch.equal(tensor, theirs[key]) for key, tensor in mine.items()), name
     histories = [json.loads((folder / "training.json").read_text())["history"] for folder in (killed, whole)]
     assert [(entry[:2], entry[3]) for entry in histories[0]] == [(entry[:2], entry[3]) for entry in histories[1]]
+    with pytest.raises(BadInput, match="holds a model"):
+        train(recipe, whole, Console(file=shown))
 
 
 @pytest.mark.parametrize(
@@ -180,8 +208,6 @@ def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     ],
 )
 def test_bad_settings_are_one_line(override: str, named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from experiments.train import run
-
     assert run([override, f"out={tmp_path}/x"]) == 2
     lines = capfd.readouterr().err.strip().splitlines()
     assert len(lines) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ import torch
 from bench.window_data import DTYPES, random_window
 from tests.emulator.driver import emulated
 from tests.emulator.machine import run
-from tests.emulator.memory import Memory, MemoryFault
-from tests.triton_kernels.checks import check, check_advance, check_argmax, same
+from tests.emulator.memory import Memory
+from tests.triton_kernels.checks import KERNELS, check, check_advance, check_argmax, same
 from triton_kernels import argmax, row_argmax_torch
 
 EVERY_RUN, SLOW = (80, 90), (100, 120)
@@ -81,28 +82,31 @@ def test_extremes_of_every_dtype(dtype, arch):
         same(argmax._launch(logits, 2, None, None), row_argmax_torch(logits))
 
 
-def test_a17_row_times_stride_beyond_31_bits():
-    """Row 15407 of a vocabulary of 151936: only that row's program runs, and only that row is memory."""
+def long_row(kernels: Any = KERNELS) -> None:
+    """Row 15407 of a vocabulary of 151936, of which only that row is memory, and only its program runs."""
     row, stride, vocab = 15407, 151_936, 24
-    ptx = compiled_argmax()
+    with emulated(90, execute=False) as driver:
+        kernels.argmax._launch(torch.zeros(1, vocab), vocab, None, None)
     logits = np.zeros(vocab, np.float32)
     logits[17] = 3.0
-    memory, base, tables = Memory(), 1 << 40, {}
-    memory.place(logits.view(np.uint8), base + row * stride * 4)
-    for i, (name, size, start) in enumerate((("ids", 4, 0), ("faults", 1, 7), ("keys", 8, None), ("tickets", 4, 0))):
-        tables[name] = np.full(size, 0, np.uint8) if start is not None else np.array([-(2**63)], np.int64).view(np.uint8)
-        memory.place(tables[name], (i + 2 << 42) + row * size)
-    addresses = [i + 2 << 42 for i in range(4)]
-    run(ptx, (1 << 20, 1), [base, stride, vocab, 0, 0, 0, *addresses], memory=memory, programs=[(row, 0, 0)])
-    assert (row * stride, int(tables["ids"].view(np.int32)[0]), int(tables["faults"][0])) == (2_340_877_952, 17, 0)
-    with pytest.raises(MemoryFault, match="outside every tensor"):
-        run(ptx, (1 << 20, 1), [base, stride + 1, vocab, 0, 0, 0, *addresses], memory=memory, programs=[(row, 0, 0)])
+    start = {
+        "ids": np.full(1, -77, np.int32),
+        "faults": np.full(1, 77, np.int8),
+        "keys": np.array([-(2**63)]),
+        "tickets": np.zeros(1, np.int32),
+    }
+    memory, base = Memory(), 1 << 40
+    assert row * stride == 2_340_877_952
+    memory.place(logits.view(np.uint8), base + 2_340_877_952 * 4)
+    for i, table in enumerate(start.values(), 2):
+        memory.place(table.view(np.uint8), i * base + row * table.itemsize)
+    arguments = [base, stride, vocab, 0, 0, 0, *(i * base for i in range(2, 6))]
+    run(driver.launches[0].ptx, (1 << 20, 1), arguments, memory=memory, programs=[(row, 0, 0)])
+    assert {name: table.item() for name, table in start.items()} == {"ids": 17, "faults": 0, "keys": -(2**63), "tickets": 0}
 
 
-def compiled_argmax() -> str:
-    with emulated(90, execute=False) as driver:
-        argmax._launch(torch.zeros(1, 24), 24, None, None)
-        return driver.launches[0].ptx
+def test_a17_row_times_stride_beyond_31_bits():
+    long_row()
 
 
 def test_scratch_is_left_as_it_was_found():

@@ -1,0 +1,105 @@
+"""The command itself, on the shipped model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from experiments import load
+from experiments.results import PROJECT
+
+
+def run(tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "experiments.run", "max_new_tokens=24", "device=cpu", *overrides]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"})
+
+
+def folder_of(tmp_path: Path) -> Path:
+    (status,) = tmp_path.glob("outputs/run/*/status.json")
+    return status.parent
+
+
+def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
+    ran = run(tmp_path, "layout=slots", "layout.capture_on=1")
+    assert ran.returncode == 0, ran.stderr
+    assert "parity: exact, 4 of 4 requests" in ran.stdout
+    folder = folder_of(tmp_path)
+    assert json.loads((folder / "status.json").read_text()) == {"state": "ok", "error": None}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    rounds = pl.read_parquet(folder / "rounds.parquet")
+    lines = [json.loads(line) for line in (folder / "tokens.jsonl").read_text().splitlines()]
+    assert metrics["evidence"] == "cpu"
+    assert metrics["tokens_per_s"] > 0
+    assert metrics["plain_tokens_per_s"] > 0
+    assert metrics["rows_kept"] == rounds["committed"].sum() == sum(len(line["tokens"]) - 1 for line in lines)
+    assert metrics["drafts_accepted"] == rounds["accepted"].sum() > 0
+    assert metrics["layouts"]["hits"] + metrics["layouts"]["misses"] == metrics["windows"]
+    assert metrics["parity"] == {"checked": 4, "exact": True, "first_difference": None}
+    assert {line["finish"] for line in lines} <= {"length", "stop"}
+    assert all(line["text"] for line in lines)
+    assert (folder / ".hydra" / "config.yaml").exists()
+    table = load(tmp_path)
+    assert table.height == 1
+    assert table["parity.exact"].to_list() == [True]
+
+
+def test_tokens_that_differ_from_plain_decoding_fail_the_run(tmp_path):
+    cached = ["cache_dir=kept", "plain=false"]
+    assert run(tmp_path, *cached, "hydra.run.dir=first").returncode == 0
+    for file in (tmp_path / "kept" / "plain").iterdir():
+        held = json.loads(file.read_text())
+        held["tokens"][5] += 1
+        file.write_text(json.dumps(held))
+    failed = run(tmp_path, *cached, "hydra.run.dir=second")
+    assert failed.returncode == 1
+    assert "tokens differ from plain decoding" in failed.stderr
+    assert json.loads((tmp_path / "second" / "status.json").read_text())["state"] == "failed"
+    assert (tmp_path / "second" / "metrics.json").exists()
+    reported = run(tmp_path, *cached, "hydra.run.dir=third", "parity=report")
+    assert reported.returncode == 0
+    assert "parity: NOT exact" in reported.stdout
+
+
+def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
+    lines = [
+        {"id": "a", "prompt": "def f(x):", "max_new_tokens": 5},
+        {"id": "b", "prompt_ids": [50, 60, 70], "arrival_s": 0.05, "ignore_stop": True},
+    ]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    ran = run(tmp_path, "workload=file", "workload.path=prompts.jsonl", "drafter=prompt_lookup", "hydra.job.chdir=true")
+    assert ran.returncode == 0, ran.stderr
+    tokens = [json.loads(line) for line in (folder_of(tmp_path) / "tokens.jsonl").read_text().splitlines()]
+    assert [(line["request"], len(line["tokens"])) for line in tokens] == [("a", 5), ("b", 24)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"prompt_ids": [1] * 1024}, "the prompt has 1024 tokens, expected at most 1023"),
+        ({"prompt_ids": [99999]}, "prompt token 99999 is outside the vocabulary"),
+        ({"prompt": "a", "temperature": 1}, "line 1: temperature: not supported yet"),
+    ],
+)
+def test_requests_that_cannot_be_served_exit_with_2_and_one_line(tmp_path, line, message):
+    (tmp_path / "prompts.jsonl").write_text(json.dumps(line))
+    ran = run(tmp_path, "workload=file", "workload.path=prompts.jsonl")
+    assert ran.returncode == 2
+    assert message in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    save_file({"embeddings.weight": torch.zeros(2, 2)}, tmp_path / "other" / "model.safetensors")
+    ran = run(tmp_path, "target=checkpoint", "target.path=other")
+    assert ran.returncode == 2
+    assert "bert" in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1

@@ -1,0 +1,110 @@
+"""Faults planted in copies of the kernels: the checks of the compiled code must notice every one of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import triton_kernels
+from tests.emulator.memory import MemoryFault, Race
+from tests.triton_kernels.checks import check
+from tests.triton_kernels.test_emulated import long_row
+
+SOURCE = Path(triton_kernels.__file__).parent
+USUAL = {"slots": 5, "depth": 3, "bucket": 8}
+WIDE = {"slots": 2, "bucket": 3, "depth": 1, "vocab": 9000}  # more than one chunk
+WRONG = (AssertionError, MemoryFault)
+
+
+class Fault(NamedTuple):
+    name: str
+    file: str
+    right: str
+    wrong: str
+    check: str
+    sizes: dict[str, Any] = USUAL
+    notices: tuple[type[Exception], ...] = WRONG
+
+
+FAULTS = [
+    Fault("control", "argmax.py", "row", "row", "argmax"),
+    Fault("tie_to_the_highest_id", "argmax.py", "tl.min(tl.min(tl.where(order == best, column, MOST_INT), 1), 0)",
+          "tl.max(tl.max(tl.where(order == best, column, -1), 1), 0)", "argmax"),
+    Fault("tie_between_chunks", "argmax.py", "(MOST_INT - lowest.to(tl.int64))", "lowest.to(tl.int64)", "argmax", WIDE),
+    Fault("max_not_atomic", "argmax.py", 'tl.atomic_max(keys_ptr + row, key, sem="relaxed")',
+          "tl.store(keys_ptr + row, tl.maximum(tl.load(keys_ptr + row), key))", "argmax", WIDE, (Race,)),
+    Fault("ticket_off_by_one", "argmax.py", "tl.num_programs(1) - 1", "tl.num_programs(1) - 2", "argmax", WIDE),
+    Fault("ticket_not_returned", "argmax.py", "        tl.store(tickets_ptr + row, 0)\n", "", "argmax"),
+    Fault("flag_never_set", "argmax.py", "tl.store(faults_ptr + row, fault)", "tl.store(faults_ptr + row, fault & (row < 0))", "argmax"),
+    Fault("nan_loses", "argmax.py", "order = tl.where(nan, FAULTY, order)", "order = tl.where(nan, NOTHING, order)", "argmax"),
+    Fault("minus_zero_below_zero", "argmax.py", "LEAST_INT - bits", "bits ^ MOST_INT", "argmax"),
+    Fault("ban_ignored", "argmax.py", "for i in range(banned):", "for i in range(1, banned):", "argmax"),
+    Fault("vector_past_the_row", "argmax.py", "place + vector <= skew + vocab", "place < skew + vocab", "argmax"),
+    Fault("ends_of_the_row_not_read", "argmax.py", "if chunk == 0:", "if chunk == 1:", "argmax"),
+    Fault("offset_of_32_bits", "argmax.py", "row.to(tl.int64) * stride", "row * stride.to(tl.int32)", "long row"),
+    Fault("mask_dropped", "pack.py", "tl.store(starts_ptr + slot, first, mask=slot < slots)", "tl.store(starts_ptr + slot, first)", "pack"),
+    Fault("padding_not_written", "pack.py", "padding = (row >= total)", "padding = (row > total)", "pack"),
+    Fault("first_draft_skipped", "pack.py", "drafts_ptr + slot[:, None] * depth + (place - 1)",
+          "drafts_ptr + slot[:, None] * depth + place", "pack"),
+    Fault("room_off_by_one", "accept.py", "(max_new - produced)[:, None] > place + 1", "(max_new - produced)[:, None] > place", "accept"),
+    Fault("context_off_by_one", "accept.py", ">= place + 3", ">= place + 2", "accept"),
+    Fault("stop_id_ignored", "accept.py", "(place + 1 < group[:, None]) & ~stop", "(place + 1 < group[:, None])", "accept"),
+    Fault("one_stop_id_only", "accept.py", "range(tl.max(stop_count, 0))", "range(tl.minimum(tl.max(stop_count, 0), 1))", "accept"),
+    Fault("least_length_off_by_one", "accept.py", "[:, None] + place >= 0", "[:, None] + place > 0", "accept"),
+    Fault("fault_not_reached_ends", "accept.py", "(end & 1) > 0", "tl.max(fault.to(tl.int32), 1) > 0", "accept"),
+    Fault("barrier_missing", "advance.py", "        tl.debug_barrier()", "        pass", "advance", {"slots": 9, "bucket": 4, "depth": 3}, (Race,)),
+    Fault("ticket_without_release", "advance.py", 'sem="acq_rel"', 'sem="relaxed"', "advance", {"slots": 3, "bucket": 4, "depth": 3}, (Race,)),
+    Fault("tail_too_early", "advance.py", "tl.num_programs(0) * tl.num_programs(1) - 1", "tl.num_programs(0) * tl.num_programs(1) - 2",
+          "advance", {"slots": 5, "bucket": 8, "depth": 3}, (*WRONG, Race)),
+    Fault("key_not_returned", "advance.py", "LEAST_KEY, tl.int64), mask=window_row < bucket)",
+          "LEAST_KEY, tl.int64), mask=window_row + 1 < bucket)", "advance", {"slots": 9, "bucket": 8, "depth": 3}),
+    Fault("ended_slot_goes_on", "advance.py", "tl.where(finish == _RUNNING, live, 0)", "live", "advance"),
+    Fault("old_drafts_kept", "advance.py", "tl.where(moved, proposed, 0)", "tl.where(moved, held, 0)", "advance"),
+    Fault("drafts_of_another_row", "advance.py", "(first + kept - 1)[:, None] * proposed", "first[:, None] * proposed", "advance"),
+    Fault("draft_without_a_grant", "advance.py", "tl.minimum(held, tl.load(allowed_ptr + slot, mask=known, other=0))", "held", "advance"),
+    Fault("rotation_stands_still", "plan.py", "tl.minimum(walkers, 2)", "tl.minimum(walkers, 1)", "advance"),
+    Fault("a_fitting_group_left_out", "plan.py", "enters = able & (needed <= rows)", "enters = able & (needed < rows)", "advance"),
+    Fault("walk_from_slot_0", "plan.py", "wraps = slot < start", "wraps = slot < 0", "advance"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def kernels(fault: Fault, tmp_path: Path) -> Iterator[Any]:
+    """A copy of the package, under its own name and with its own operations, that has the fault."""
+    name = f"planted_{fault.name}"
+    package = tmp_path / name
+    package.mkdir()
+    for path in SOURCE.glob("*.py"):
+        text = path.read_text().replace("triton_kernels", name).replace('"mtplab"', f'"{name}"')
+        if path.name == fault.file:
+            assert fault.right in text, "there is nowhere to plant this"
+            text = text.replace(fault.right, fault.wrong)
+        (package / path.name).write_text(text)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        yield SimpleNamespace(**{part: importlib.import_module(f"{name}.{part}") for part in ("accept", "advance", "argmax", "pack")})
+    finally:
+        sys.path.remove(str(tmp_path))
+        for module in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[module]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_fault_is_noticed(fault, kernels):
+    def suite() -> None:
+        if fault.check == "long row":
+            long_row(kernels)
+        else:
+            check(fault.check, 90, range(60), kernels, **fault.sizes)
+
+    if fault.name == "control":
+        suite()
+        return
+    with pytest.raises(fault.notices):
+        suite()
