@@ -53,11 +53,16 @@ class WindowData:
         return tables | {"group_rows": self.window.starts.diff(), "bucket": len(self.window.ids)}
 
     def accept_arguments(self) -> dict[str, Any]:
+        """Also limits that lie within a group, which a planner does not allow."""
+        slot = torch.arange(len(self.state.anchors), dtype=INT, device=self.logits.device)
+        least = self.window.starts.diff().clamp(max=1)
+        max_new = torch.maximum(self.limits.max_new - slot % 4, self.state.produced + least)
+        context = torch.maximum(self.limits.context - (slot + 1) % 3, self.state.positions + 1 + least)
         picks = row_argmax_torch(**self.argmax_arguments())
         arguments = {"picks": picks.ids, "faults": picks.faults, "ids": self.window.ids, "starts": self.window.starts}
         arguments |= {name: getattr(self.state, name) for name in ("anchors", "positions", "produced")}
-        arguments |= {name: getattr(self.limits, name) for name in ("max_new", "context", "min_new", "stop_ids", "stop_counts")}
-        return arguments | {"width": self.state.drafts.shape[1] + 1}
+        arguments |= {name: getattr(self.limits, name) for name in ("min_new", "stop_ids", "stop_counts")}
+        return arguments | {"max_new": max_new, "context": context, "width": self.state.drafts.shape[1] + 1}
 
     def advance_arguments(self, stage: str) -> dict[str, Any]:
         given = {"limits": self.limits, **self.plan}
@@ -82,36 +87,36 @@ def random_window(
     depth = chance.choice((0, 1, 3, 3, 3, 7)) if depth is None else depth
     vocab = chance.randint(1, 40) if vocab is None else vocab
     dtype = dtype or chance.choice(DTYPES)
-    tokens, stops = min(vocab, 6), chance.randint(0, 3)
+    tokens, stops = min(vocab, 6), chance.choice((0, 1, 3, 3))
 
     def ints(low: int, high: int, *shape: int) -> Tensor:
         return torch.randint(low, high + 1, shape or (slots,), generator=noise, dtype=INT)
 
-    live = (torch.rand(slots, generator=noise) < 0.85).to(INT)
+    live = (torch.rand(slots, generator=noise) < 0.9).to(INT)
     state = SlotState(
         anchors=ints(0, tokens - 1),
         positions=ints(0, 20),
         produced=ints(0, 4),
         live=live,
-        held=ints(0, depth),
+        held=torch.maximum(ints(0, depth), ints(0, depth)),
         drafts=ints(0, tokens - 1, slots, depth),
         start=ints(0, max(slots - 1, 0), 1),
     )
     limits = SlotLimits(
-        max_new=state.produced + ints(0, 7),
-        context=state.positions + 1 + ints(0, 7),
+        max_new=state.produced + ints(0, 9),
+        context=state.positions + 1 + ints(0, 9),
         min_new=ints(0, 6) * ints(0, 1),
-        allowed=ints(0, 2) * 4,
+        allowed=ints(0, 4) * 2,
         stop_ids=ints(0, max(tokens - 2, 0), slots, stops),
         stop_counts=ints(0, stops),
     )
     policy, _, k = chance.choice([choice for choice in POLICIES if choice[1] <= depth])
-    rows = chance.randint(1, bucket)
+    rows = chance.choice((bucket, bucket, chance.randint(1, bucket)))
     window = Packed._make([*(torch.zeros(bucket, dtype=INT) for _ in range(4)), torch.zeros(slots + 1, dtype=INT)])
     advance_window_torch("plan", state, limits, window, rows=rows, policy=policy, k=k)
     logits = random_logits(noise, bucket, vocab, dtype)
     for row in range(bucket):
-        agrees = row + 1 < bucket and chance.random() < 0.75
+        agrees = row + 1 < bucket and chance.random() < 0.7
         chosen = int(window.ids[row + 1]) if agrees else chance.randrange(chance.choice((tokens, vocab)))
         if chance.random() < 0.95:
             logits[row, chosen] = 9.0
@@ -119,7 +124,7 @@ def random_window(
             logits[row, :vocab] = logits[row, :vocab].clamp(max=0)  # zeros win, of either sign
         if chance.random() < 0.2:
             logits[row, chance.randrange(vocab)] = 9.0  # a tie
-        if chance.random() < 0.04:
+        if chance.random() < 0.08:
             logits[row, chance.randrange(vocab)] = float("nan") * chance.choice((1, -1))
         if chance.random() < 0.02:
             logits[row, :vocab] = float("-inf")

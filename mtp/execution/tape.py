@@ -47,7 +47,7 @@ class TapeExecutor:
 
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
         place = self._places[slot]
-        self._spend(self._cost.prefill(stop - start))
+        self.spend(self._cost.prefill(stop - start))
         if stop < len(place.request.prompt):
             return None
         place.position = stop - 1
@@ -58,7 +58,7 @@ class TapeExecutor:
         return self._work
 
     def verify(self, groups: Sequence[Group], depth: int) -> None:
-        self._spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
+        self.spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
 
     def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
@@ -101,7 +101,7 @@ class TapeExecutor:
     def wait_until(self, time_s: float) -> None:
         self._now = max(self._now, time_s)
 
-    def _spend(self, seconds: float) -> None:
+    def spend(self, seconds: float) -> None:
         self._now += seconds
 
 
