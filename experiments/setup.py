@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tokenizers import Tokenizer
 
+from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings
 from experiments.workloads import PromptFile
@@ -72,9 +73,13 @@ def setup(config: DictConfig) -> Setup:
     tokenizer_file = Path(folder("target.path", config.target)) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
 
+    chat = chat_of(tokenizer_file.parent, plan.workload.chat)
+
     def encode(text: str) -> list[int]:
         if tokenizer is None:
             raise ValueError(f"prompt is text, but {tokenizer_file} does not exist: give prompt_ids")
+        if chat is not None:  # a template writes the special tokens itself
+            return tokenizer.encode(chat(text), add_special_tokens=False).ids
         return tokenizer.encode(text).ids
 
     requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
@@ -108,9 +113,8 @@ def one_line(wrong: BaseException, name: str) -> str:
 
 def absolute(node: DictConfig) -> DictConfig:
     """Relative paths are the launch folder's, whatever the working folder of the job."""
-    if node.get("path", None) is None:
-        return node
-    return OmegaConf.merge(node, {"path": to_absolute_path(str(node.path))})  # type: ignore[return-value]
+    paths = {name: to_absolute_path(str(node[name])) for name in ("path", "trace") if node.get(name, None) is not None}
+    return OmegaConf.merge(node, paths)  # type: ignore[return-value]
 
 
 def folder(key: str, node: DictConfig) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.checks import BadInput, integer, number
+from experiments.arrivals import KINDS, arrival_times
+from experiments.checks import BadInput, choice, integer, number
 from mtp.request import Request
 
 FIELDS = {
@@ -29,12 +30,20 @@ UNSUPPORTED = {"temperature", "top_p", "top_k", "repetition_penalty", "presence_
 
 @dataclass(frozen=True)
 class PromptFile:
-    """A JSONL file, one request per line; requests: how many lines are taken from its top, None = all."""
+    """A JSONL file, one request per line; requests: how many lines are taken from its top, None = all.
+
+    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`."""
 
     path: str
     requests: int | None = None
+    arrivals: str = "file"
+    rate: float | None = None
+    trace: str | None = None
+    chat: str = "auto"
 
     def __post_init__(self) -> None:
+        choice("workload.arrivals", self.arrivals, KINDS)
+        choice("workload.chat", self.chat, ("auto", "on", "off"))
         if self.requests is not None:
             integer("workload.requests", self.requests, 1)
         if not Path(self.path).is_file():
@@ -58,7 +67,10 @@ class PromptFile:
             except (ValueError, TypeError) as wrong:
                 raise BadInput(f"{self.path}, line {number_}: {_one_line(wrong)}") from wrong
             requests.append(request)
-        return requests
+        times = arrival_times(self.arrivals, len(requests), rate=self.rate, trace=self.trace, seed=seed)
+        if times is None:
+            return requests
+        return [replace(request, arrival_s=time) for request, time in zip(requests, times, strict=True)]
 
 
 def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new_tokens: int, seed: int) -> Request:

@@ -1,5 +1,5 @@
 """A Triton driver without a GPU: `kernel[grid](cpu_tensors)` is specialised, compiled for an NVIDIA architecture by the real
-compiler, and then executed by the emulator - or only recorded."""
+compiler, and then executed by the emulator - or only recorded. For an AMD one it is compiled only."""
 
 from __future__ import annotations
 
@@ -59,15 +59,19 @@ class _Launcher:
 
 @dataclass
 class EmulatorDriver(DriverBase):
-    """arch: 80, 90, ...; seed: order of the programs (None: one after another); execute=False: compile and record only."""
+    """arch: 80, 90, ..., or "gfx942"; seed: order of the programs (None: one after another); execute=False: compile and record only."""
 
-    arch: int
+    arch: int | str
     seed: int | None = None
     execute: bool = True
     launches: list[Launch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.utils, self.launcher_cls = _Utils(), _Launcher
+
+    @property
+    def number(self) -> int:
+        return int(str(self.arch).removeprefix("gfx"))
 
     def launch(self, launch: Launch, args: list[Any]) -> None:
         self.launches.append(launch)
@@ -82,13 +86,13 @@ class EmulatorDriver(DriverBase):
         return ty
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self.arch, 32)
+        return GPUTarget("cuda", self.arch, 32) if isinstance(self.arch, int) else GPUTarget("hip", self.arch, 64)
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device("cpu")
 
     def get_current_device(self) -> int:
-        return self.arch  # Triton keeps its variants by device
+        return self.number  # Triton keeps its variants by device
 
     def set_current_device(self, device: int) -> None: ...
 
@@ -96,14 +100,14 @@ class EmulatorDriver(DriverBase):
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        return divmod(self.arch, 10)
+        return divmod(self.number, 10)
 
     def get_benchmarker(self) -> Any:
         raise RuntimeError("nothing is timed in the emulator")
 
 
 @contextlib.contextmanager
-def emulated(arch: int, *, seed: int | None = None, execute: bool = True) -> Iterator[EmulatorDriver]:
+def emulated(arch: int | str, *, seed: int | None = None, execute: bool = True) -> Iterator[EmulatorDriver]:
     """Every Triton launch inside runs in the emulator, on CPU tensors."""
     driver, config = EmulatorDriver(arch, seed, execute), triton.runtime.driver
     before, config._active = config._active, driver

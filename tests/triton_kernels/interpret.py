@@ -1,0 +1,65 @@
+"""Every kernel against its twin in Triton's interpreter, and which of the kernels' lines ran. A program of its own, because
+TRITON_INTERPRET must be set before Triton is first imported. Prints the lines that did not run."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import ast
+import inspect
+import sys
+from collections import defaultdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import triton_kernels
+from bench.window_data import random_window
+from tests.triton_kernels.checks import CHECKS, poisoned_empty
+
+FOLDER = Path(triton_kernels.__file__).parent
+FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py")
+
+
+def kernel_lines(path: Path) -> set[int]:
+    """First lines of the statements inside functions that Triton compiles."""
+    lines: set[int] = set()
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, ast.FunctionDef) or not any(ast.unparse(d) in ("jit", "kernel") for d in node.decorator_list):
+            continue
+        for statement in ast.walk(node):
+            is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if isinstance(statement, ast.stmt) and statement is not node and not is_text:
+                lines.add(statement.lineno)
+    return lines
+
+
+def main() -> int:
+    ran: dict[str, set[int]] = defaultdict(set)
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        name = Path(frame.f_code.co_filename)
+        if name.parent != FOLDER or name.name not in FILES:
+            return None
+        ran[name.name].add(frame.f_lineno)
+        return trace
+
+    sys.settrace(trace)
+    with mock.patch("torch.empty", poisoned_empty):
+        for seed in range(int(sys.argv[1])):
+            for check in CHECKS.values():
+                check(random_window(seed, slots=1 + seed % 5, bucket=8, depth=3))
+        CHECKS["argmax"](random_window(1, slots=2, bucket=2, vocab=9000))
+    sys.settrace(None)
+    missing = {name: sorted(kernel_lines(FOLDER / name) - ran[name]) for name in FILES}
+    for name, lines in missing.items():
+        for line in lines:
+            print(f"{name}:{line}: {inspect.cleandoc((FOLDER / name).read_text().splitlines()[line - 1])}")
+    return int(any(missing.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

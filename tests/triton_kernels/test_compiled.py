@@ -1,0 +1,75 @@
+"""What the compiler makes of every kernel, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import triton
+
+from tests.emulator.driver import emulated
+from tests.emulator.resources import resources
+from tests.triton_kernels.variants import ARCHS, BEGIN, END, VARIANTS, compiled, table
+from triton_kernels import argmax
+
+DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
+ACCEPTS = [name for name in VARIANTS if "all" in name or ("accept" in name.split()[-1] and "advance" in name)]
+PICKS = [name for name in VARIANTS if "argmax" in name]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_nothing_spills(name, arch):
+    used = resources(compiled(name, arch).files["cubin"])
+    assert (used.stack, used.local, used.count("LDL", "STL")) == (0, 0, 0)
+    assert used.registers <= 65536 // (compiled(name, arch).warps * 32) // 2  # two programs on a multiprocessor
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", PICKS + ACCEPTS)
+def test_logits_are_read_by_the_widest_loads(name, arch):
+    """Every vector of the chunk at 16 bytes; narrow loads are the row's ends, bans and tables."""
+    launch = compiled(name, arch)
+    wide = argmax.CHUNK // argmax.WIDEST_LOAD // (launch.warps * 32)
+    assert resources(launch.files["cubin"]).count("LDG.E.128") == wide
+    assert len(re.findall(r"ld\.global\.v4\.b32", launch.ptx)) == wide
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_atomics_are_as_designed(name, arch):
+    """One relaxed maximum and one ticket that releases and acquires; a pick also takes its key in one exchange."""
+    atomics = sorted(re.findall(r"(?<![\w.])(?:atom|red)\.[\w.]+", compiled(name, arch).ptx))
+    best, ticket = "red.global.gpu.relaxed.max.s64", "atom.global.gpu.acq_rel.add.u32"
+    want = {"row_argmax": [ticket, "atom.global.gpu.relaxed.exch.b64", best]} | {key: [ticket, best] for key in ("all", "accept")}
+    kind = name.split()[0] if name in PICKS else name.split()[1] if "advance" in name else ""
+    assert atomics == want.get(kind, [])
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in PICKS + ACCEPTS])
+def test_small_kernels_are_one_warp(name, arch):
+    launch = compiled(name, arch)
+    assert (launch.grid, launch.warps) == ((1, 1, 1), 1)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_compiles_for_gfx942(name):
+    text = compiled(name, "gfx942").files["amdgcn"].read_text()
+    for spills in ("vgpr_spill_count", "private_segment_fixed_size"):
+        assert re.findall(rf"\.{spills}:\s+(\d+)", text) == ["0"], spills
+
+
+def test_docs_record_the_figures():
+    recorded = DOCS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+    if recorded.startswith(f"Triton {triton.__version__}:"):
+        assert recorded == table(), "run python -m tests.triton_kernels.variants and put its table into docs/kernels.md"
+    assert all(f"| {name} |" in recorded for name in VARIANTS)
+
+
+def test_one_launch_each():
+    for name in VARIANTS:
+        with emulated(90, execute=False) as driver:
+            VARIANTS[name]()
+        assert len(driver.launches) == 1
