@@ -10,7 +10,7 @@ from triton_kernels.checks import require
 from triton_kernels.launch import operation
 from triton_kernels.layout import host_groups, tiles
 
-TILE = 8  # query rows of one product
+TILE = 4  # query rows of one product
 BLOCK = 64  # keys of one product
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -1,6 +1,5 @@
 """Every kernel against its twin in Triton's interpreter, and which of the kernels' lines ran. A program of its own, because
-TRITON_INTERPRET must be set before Triton is first imported. Arguments: seeds of random
-windows. Prints the lines that did not run."""
+TRITON_INTERPRET must be set before Triton is first imported. Arguments: seeds of windows. Prints the lines that did not run."""
 
 from __future__ import annotations
 
