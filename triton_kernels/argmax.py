@@ -126,14 +126,13 @@ def _launch(logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Te
 
 
 def _twin(logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Tensor | None) -> tuple[Tensor, Tensor]:
-    real = logits[:, :vocab].float()
-    faults = real.isnan().any(1)
+    real = logits[:, :vocab]
+    best, ids = real.max(1)  # of equal values the first index; a NaN wins, so that it shows
+    faults = ~(best > float("-inf"))
     if banned is not None and banned_counts is not None:
-        real = real.masked_fill(_banned_columns(banned, banned_counts, vocab), float("-inf"))
-    best = real.amax(1, keepdim=True)  # -0.0 == +0.0 in the comparison below
-    columns = torch.arange(vocab, device=logits.device, dtype=torch.int32)
-    ids = torch.where(real == best, columns, vocab).amin(1)
-    faults = faults | (best[:, 0] == float("-inf"))
+        faults = best.isnan()  # a banned one too
+        best, ids = real.masked_fill(_banned_columns(banned, banned_counts, vocab), float("-inf")).max(1)
+        faults |= best == float("-inf")
     return torch.where(faults, 0, ids).int(), faults
 
 
