@@ -11,6 +11,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,8 @@ def speculation(target: Target, drafter: Drafter, new: int, pairs: int) -> list[
             for rows, policy in ((8, RotateGrow()), (8, StaticK(1)), (16, RotateGrow()), (16, StaticK(3))):
                 if rows == 16 and slots == 1:
                     continue  # one slot never gets more than 4 rows
-                result = alternate(
-                    lambda texts=texts, rows=rows: decode(target, None, StaticK(0), texts, new, rows),
-                    lambda texts=texts, rows=rows, policy=policy: decode(target, drafter, policy, texts, new, rows),
-                    pairs,
-                )
+                plain = partial(decode, target, None, StaticK(0), texts, new, rows)
+                result = alternate(plain, partial(decode, target, drafter, policy, texts, new, rows), pairs)
                 name = "rotate_grow" if isinstance(policy, RotateGrow) else f"static_k {policy.depth}"
                 found.append({"workload": kind, "requests": slots, "policy": name, "rows": rows, **result})
                 print(f"| {kind} | {slots} | {name} | {rows} | {_cells(result)} |", flush=True)
@@ -122,7 +120,7 @@ def against_transformers(target: Target, new: int, pairs: int) -> list[dict[str,
             tokens = {str(number): tuple(row[ids.shape[1] :].tolist()) for number, row in enumerate(out)}
             return seconds / (len(texts) * (new - 1)), tokens
 
-        result = alternate(theirs, lambda texts=texts: decode(target, None, StaticK(0), texts, new, 8), pairs)
+        result = alternate(theirs, partial(decode, target, None, StaticK(0), texts, new, 8), pairs)
         found.append({"requests": slots, **result})
         print(f"| {slots} | {_cells(result)} |", flush=True)
     return found
@@ -166,9 +164,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     target = load_target(MODEL, slots=4, context=512, device=CPU, rows=16)
     drafter = load_qwen_mtp(MODEL, target, buckets=TIGHT)
-    print(
-        "| workload | requests | policy | rows | plain ms/token | speculative ms/token | ratio (95%) | tokens |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| workload | requests | policy | rows | plain ms/token | speculative ms/token | ratio (95%) | tokens |")
+    print("|---|---|---|---|---|---|---|---|")
     speculative = speculation(target, drafter, options.tokens, options.pairs)
     print("\n| requests | transformers ms/token | ours ms/token | ratio (95%) | tokens |\n|---|---|---|---|---|")
     plain = against_transformers(target, options.tokens, options.pairs)

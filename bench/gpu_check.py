@@ -1,0 +1,206 @@
+"""Kernels and graphs on one GPU: every kernel against its twin, captured and replayed, and what the seam costs.
+
+`python -m bench.gpu_check` prints one line and exits 0 where there is no GPU. Otherwise: random windows with poisoned outputs,
+the same again by graph replay on new data, then medians, and a JSON file in bench/results/. Exit code 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import triton_kernels as ops
+from bench.window_data import WindowData, moved, random_window
+from triton_kernels.launch import jit, kernel, tl
+
+RESULTS = Path(__file__).parent / "results"
+STAGES = ("all", "accept", "plan")
+SEEDS, REPLAYS, LAUNCHES, GOAL = 60, 50, 20, 1.3
+Call = Callable[[WindowData, bool], list[Tensor]]  # (data, use the twin) -> results; what changes in place comes last
+
+
+def _simple(name: str, arguments: str) -> Call:
+    def call(data: WindowData, twin: bool) -> list[Tensor]:
+        return list(getattr(ops, name + "_torch" * twin)(**getattr(data, arguments)()))
+
+    return call
+
+
+def _advance(stage: str) -> Call:
+    def call(data: WindowData, twin: bool) -> list[Tensor]:
+        advance = ops.advance_window_torch if twin else ops.advance_window
+        given = data.advance_arguments(stage)
+        return [*advance(stage, data.state, window=data.window, **given), *data.state, *data.window]  # type: ignore[arg-type]
+
+    return call
+
+
+CALLS: dict[str, Call] = {
+    "row_argmax": _simple("row_argmax", "argmax_arguments"),
+    "pack_window": _simple("pack_window", "pack_arguments"),
+    "accept_prefix": _simple("accept_prefix", "accept_arguments"),
+    **{f"advance_window {stage}": _advance(stage) for stage in STAGES},
+}
+
+
+def differences(name: str, data: WindowData, got: list[Tensor]) -> list[str]:
+    """What differs from the twin on the CPU, given the data as it was before the kernel ran."""
+    want = CALLS[name](data, True)
+    return [f"{name}: result {i} differs" for i, (a, b) in enumerate(zip(got, want, strict=True)) if not torch.equal(a.cpu(), b)]
+
+
+def check_eager(name: str, seed: int, device: torch.device, **sizes: Any) -> list[str]:
+    data = random_window(seed, **sizes)
+    poison_free_memory(device)
+    return differences(name, data, CALLS[name](moved(data, device), False))
+
+
+def poison_free_memory(device: torch.device) -> None:
+    """The next small allocations find rubbish, which no kernel may leave in a result."""
+    for _ in range(2):
+        rubbish = [torch.full((n,), -77, dtype=torch.int32, device=device) for n in (16, 64, 256, 1024) for _ in range(8)]
+        del rubbish
+
+
+def check_replay(name: str, seed: int, device: torch.device, **sizes: Any) -> list[str]:
+    """One capture on one window's data, replayed on the data of others of the same shape."""
+    first = random_window(seed, **sizes)
+    static = moved(first, device)
+    CALLS[name](moved(first, device), False)  # compiles, and makes the scratch
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        results = CALLS[name](static, False)
+    fresh = [tensor for tensor in results if not any(tensor is table for table in (*static.state, *static.window))]
+    found = []
+    for again in range(4):
+        data = same_shape(first, seed + 1000 * again)
+        for place, value in zip(tensors_of(static), tensors_of(data), strict=True):
+            place.copy_(value)
+        for tensor in fresh:
+            tensor.fill_(True if tensor.dtype == torch.bool else -77)
+        graph.replay()
+        torch.cuda.synchronize()
+        found += [f"{line} in replay {again}" for line in differences(name, data, [tensor.clone() for tensor in results])]
+    return found
+
+
+def same_shape(first: WindowData, seed: int) -> WindowData:
+    """Another window that fits the buffers and options of `first`."""
+    depth, dtype = first.state.drafts.shape[1], first.logits.dtype
+    sizes = {"slots": len(first.state.anchors), "bucket": len(first.window.ids), "depth": depth, "vocab": first.vocab, "dtype": dtype}
+    shapes = [tensor.shape for tensor in tensors_of(first)]
+    for attempt in range(10_000):
+        data = random_window(seed + attempt, **sizes)  # type: ignore[arg-type]
+        same = (data.rows, data.policy, data.k) == (first.rows, first.policy, first.k)
+        if same and [tensor.shape for tensor in tensors_of(data)] == shapes:
+            return data
+    raise RuntimeError(f"no window of the shape of seed {seed}")
+
+
+def tensors_of(data: WindowData) -> list[Tensor]:
+    return [*data.state, *data.limits, *data.window, data.logits, data.proposals]
+
+
+# ---- time
+
+
+@jit
+def fold(x, y):
+    return x ^ y
+
+
+@kernel
+def read_kernel(words_ptr, out_ptr, vectors, VECTORS: tl.constexpr if tl else int):  # type: ignore[valid-type]
+    """Reads 16-byte vectors and gives one word a program: the least that any pick of these logits must do."""
+    vector = tl.program_id(0) * VECTORS + tl.arange(0, VECTORS)[:, None]
+    aligned_ptr = tl.multiple_of(words_ptr.to(tl.int64), 16).to(words_ptr.dtype, bitcast=True)
+    words = tl.load(aligned_ptr + vector * 4 + tl.arange(0, 4)[None], mask=vector < vectors, other=0)
+    tl.store(out_ptr + tl.program_id(0), tl.reduce(tl.reduce(words, 1, fold), 0, fold))
+
+
+def reader(logits: Tensor) -> Callable[[], Any]:
+    words = logits.reshape(-1).view(torch.int32)
+    programs = -(-words.numel() // 4096)
+    out = torch.empty(programs, dtype=torch.int32, device=logits.device)
+    return lambda: read_kernel[programs,](words, out, words.numel() // 4, VECTORS=1024, num_warps=8)
+
+
+def median_us(work: Callable[[], Any]) -> float:
+    """Microseconds of one call, by replays of a graph of many."""
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(LAUNCHES):
+            work()
+    times = []
+    for _ in range(REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / LAUNCHES)
+    return statistics.median(times)
+
+
+def timings(device: torch.device) -> Iterator[dict[str, Any]]:
+    """A window of 8 rows and 4 slots. In place, so the tables move: what is timed does not depend on their values."""
+    for dtype in (torch.bfloat16, torch.float32):
+        for vocab in (151_936, 262_144):
+            data = moved(random_window(1, slots=4, bucket=8, depth=3, vocab=vocab, dtype=dtype), device)
+            logits = torch.randn(8, vocab, device=device).to(dtype)
+            seam = {name: lambda call=call: call(data, False) for name, call in CALLS.items()}
+            seam["three kernels"] = lambda: [CALLS[name](data, False) for name in ("row_argmax", "accept_prefix", "pack_window")]
+            seam["read of the logits"] = reader(logits)
+            accepting = data.accept_arguments()  # its picks are made by a twin: not part of what is timed
+            seam["accept_prefix"] = lambda accepting=accepting: ops.accept_prefix(**accepting)
+            seam["row_argmax"] = lambda logits=logits: ops.row_argmax(logits)
+            seam["three kernels"] = lambda seam=seam: [seam[name]() for name in ("row_argmax", "accept_prefix", "pack_window")]
+            row = {"dtype": str(dtype).removeprefix("torch."), "vocab": vocab}
+            yield row | {"us": {name: round(median_us(work), 2) for name, work in seam.items()}}
+
+
+def main() -> int:
+    if not torch.cuda.is_available():
+        print(f"gpu-check: no GPU on this machine (torch {torch.__version__}); nothing was checked")
+        return 0
+    device, begin = torch.device("cuda"), time.perf_counter()
+    found: list[str] = []
+    for name in CALLS:
+        before = len(found)
+        for seed in range(SEEDS):
+            found += check_eager(name, seed, device)
+        found += check_eager(name, 1, device, slots=64, bucket=64, depth=3, vocab=151_936)
+        for seed in range(8):
+            found += check_replay(name, seed, device, slots=1 + seed, bucket=8, depth=3, vocab=4096)
+        print(f"{name}: {'the same as its twin' if len(found) == before else 'DIFFERS'}", flush=True)
+    table = []
+    for row in timings(device):
+        times = row["us"]
+        ratio = times["row_argmax"] / times["read of the logits"]
+        row["picks_to_read"] = round(ratio, 2)
+        table.append(row)
+        print(f"{row['dtype']}, vocabulary {row['vocab']}: " + ", ".join(f"{name} {us} us" for name, us in times.items()))
+        print(f"  picks take {ratio:.2f} times as long as a read of the logits (goal: at most {GOAL})", flush=True)
+    name = torch.cuda.get_device_name(device)
+    report = {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "differences": found, "timings": table}
+    report["seconds"] = round(time.perf_counter() - begin, 1)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"gpu_check_{name.replace(' ', '_')}_{time.strftime('%Y%m%d_%H%M%S')}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    print(*found, f"written to {path}", sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The Triton interpreter agrees with the twins, and every line of every kernel runs in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def interpret(*seeds: int) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.triton_kernels.interpret", *map(str, seeds)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_line_runs_and_every_result_is_the_twins():
+    interpret(5, 10)  # one window of each policy, with bans, stops and proposals
+
+
+@pytest.mark.slow
+def test_more_windows():
+    interpret(*range(40))
