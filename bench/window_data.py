@@ -146,7 +146,7 @@ def random_logits(noise: torch.Generator, rows: int, vocab: int, dtype: torch.dt
 def moved(data: WindowData, device: torch.device | str) -> WindowData:
     """The same on another device; the logits keep their strides."""
     logits = torch.empty_strided(data.logits.shape, data.logits.stride(), dtype=data.logits.dtype, device=device).copy_(data.logits)
-    state = SlotState(*(tensor.to(device) for tensor in data.state))
-    limits = SlotLimits(*(tensor.to(device) for tensor in data.limits))
-    window = Packed(*(tensor.to(device) for tensor in data.window))
-    return replace(data, state=state, limits=limits, window=window, logits=logits, proposals=data.proposals.to(device))
+    state = SlotState(*(tensor.to(device, copy=True) for tensor in data.state))
+    limits = SlotLimits(*(tensor.to(device, copy=True) for tensor in data.limits))
+    window = Packed(*(tensor.to(device, copy=True) for tensor in data.window))
+    return replace(data, state=state, limits=limits, window=window, logits=logits, proposals=data.proposals.to(device, copy=True))
