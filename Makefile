@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow gpu-check train-tiny lint
+.PHONY: setup run test test-slow test-triton-3.6 speed gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -30,6 +30,14 @@ test: lint
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow $(ARGS)
+
+# the kernels' compile and emulator suites under the oldest Triton that is supported, in an environment of their own
+test-triton-3.6:
+	bash tests/legs/triton_3_6.sh
+
+# speed of the shipped model on this machine, as ratios
+speed: $(STAMP)
+	@$(BIN)/python -m bench.speed $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

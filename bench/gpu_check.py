@@ -21,7 +21,7 @@ from torch import Tensor
 
 import triton_kernels as ops
 from bench.window_data import WindowData, moved, random_window
-from triton_kernels.launch import jit, kernel, tl
+from triton_kernels.launch import jit, tl
 
 RESULTS = Path(__file__).parent / "results"
 STAGES = ("all", "accept", "plan")
@@ -120,12 +120,11 @@ def fold(x, y):
     return x ^ y
 
 
-@kernel
-def read_kernel(words_ptr, out_ptr, vectors, VECTORS: tl.constexpr if tl else int):  # type: ignore[valid-type]
+@jit
+def read_kernel(words_ptr, out_ptr, vectors, VECTORS: tl.constexpr):
     """Reads 16-byte vectors and gives one word a program: the least that any pick of these logits must do."""
     vector = tl.program_id(0) * VECTORS + tl.arange(0, VECTORS)[:, None]
-    aligned_ptr = tl.multiple_of(words_ptr.to(tl.int64), 16).to(words_ptr.dtype, bitcast=True)
-    words = tl.load(aligned_ptr + vector * 4 + tl.arange(0, 4)[None], mask=vector < vectors, other=0)
+    words = tl.load(words_ptr + vector * 4 + tl.arange(0, 4)[None], mask=vector < vectors, other=0)
     tl.store(out_ptr + tl.program_id(0), tl.reduce(tl.reduce(words, 1, fold), 0, fold))
 
 

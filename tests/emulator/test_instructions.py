@@ -86,6 +86,8 @@ def test_shuffle(body, want):
 def test_reductions_are_per_warp():
     assert lanes("redux.sync.add.s32 %r3, %r1, -1;") == [4960] * 32 + [15200] * 32
     assert lanes("redux.sync.max.s32 %r3, %r1, -1;") == [310] * 32 + [630] * 32
+    assert lanes("redux.sync.xor.b32 %r3, %r0, -1;") == [0] * 64
+    assert lanes("redux.sync.or.b32 %r3, %r0, -1;") == [31] * 32 + [63] * 32
     assert lanes("redux.sync.min.s32 %r3, %r1, -1;") == [0] * 32 + [320] * 32
 
 

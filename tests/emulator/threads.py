@@ -41,10 +41,10 @@ def shuffle(operands: Operands, mode: str) -> Run:
     return run
 
 
-REDUCE = {"add": np.add, "max": np.maximum, "min": np.minimum}
+REDUCE = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
-@known("redux.sync.{add,max,min}.{s32,u32}")
+@known("redux.sync.{add,max,min}.{s32,u32}", "redux.sync.{and,or,xor}.{b32}")
 def reduce_warp(operands: Operands, name: str, kind: str) -> Run:
     target, source, members = operands.expect(3)
     _all_lanes(operands, members)
