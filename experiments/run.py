@@ -20,22 +20,23 @@ from experiments.results import PROJECT, write_json
 CONFIGS = str(PROJECT / "configs")
 
 
+failures: list[tuple[str, int]] = []  # (what failed, exit code) of every job of this process
+
+
 @hydra.main(version_base="1.3", config_path=CONFIGS, config_name="run")
 def job(config: DictConfig) -> None:
+    """One job. Its failure is kept in its folder and in `failures`; the other jobs of a sweep go on."""
     folder = Path(HydraConfig.get().runtime.output_dir)
+    state: dict[str, str | None] = {"state": "ok", "error": None}
     try:
         run_job(config, folder, resolvers.run_id(), Console())
     except BadInput as wrong:
-        write_json(folder / "status.json", {"state": "failed", "error": str(wrong)})
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(2)
+        failures.append((f"error: {wrong}", 2))
+        state = {"state": "failed", "error": str(wrong)}
     except Exception as fault:
-        write_json(folder / "status.json", {"state": "failed", "error": traceback.format_exc()})
-        print(f"failed: {fault}", file=sys.stderr)
-        if not isinstance(fault, RuntimeError):
-            traceback.print_exc()
-        sys.exit(1)
-    write_json(folder / "status.json", {"state": "ok", "error": None})
+        failures.append((f"failed: {fault} (see {folder / 'status.json'})", 1))
+        state = {"state": "failed", "error": traceback.format_exc()}
+    write_json(folder / "status.json", state)
 
 
 def main() -> None:
@@ -46,6 +47,10 @@ def main() -> None:
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(2)
     job()
+    for what, _ in failures:
+        print(what, file=sys.stderr)
+    if failures:
+        sys.exit(failures[0][1] if len(failures) == 1 else 1)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from mtp.execution.buckets import Buckets
 from mtp.execution.graphs import graphs_for
 from mtp.execution.model import ModelExecutor
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
+from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Settings:
         """Raises BadInput: one line that names key, value and what is allowed."""
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
-        rows = integer("rows", values["rows"], 1)
+        rows = integer("rows", values["rows"], 1, MOST_ROWS)
         sizes = tuple(integers("sizes", values["sizes"], 1))
         if 1 not in sizes or list(sizes) != sorted(set(sizes)):
             raise BadInput(f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them")
@@ -39,10 +40,12 @@ class Settings:
             buckets = Buckets.parse(values["buckets"], rows)
         except (TypeError, ValueError) as wrong:
             raise BadInput(str(wrong)) from wrong
+        if max(buckets.sizes, default=0) > MOST_ROWS:
+            raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {MOST_ROWS}")
         if not isinstance(values["plain"], bool):
             raise BadInput(f"plain is {values['plain']!r}, expected true or false")
         return cls(
-            slots=integer("slots", values["slots"], 1),
+            slots=integer("slots", values["slots"], 1, MOST_SLOTS),
             rows=rows,
             sizes=sizes,
             buckets=buckets,

@@ -24,7 +24,7 @@ from experiments.training.recipe import PHASES, Recipe
 from experiments.training.team import Team
 
 CHECKPOINT = "checkpoint.pt"
-SNAPSHOTS = {0.08: "low", 0.35: "mid"}  # share of the head's training -> what the head is called there
+SNAPSHOTS = {0.27: "low", 0.35: "mid"}  # share of the head's time, whose first fifth its texts may take -> what it is called
 LOOP_ROWS = 16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
 LOOP_RATE = 0.3  # of the target's rate
 OWN_ROWS, OWN_PROMPT = 64, 32  # of a batch of continuations

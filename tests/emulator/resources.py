@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import triton
@@ -31,6 +32,7 @@ class Resources:
         return sum(n for opcode, n in self.opcodes.items() if opcode.startswith(prefixes))
 
 
+@lru_cache
 def resources(cubin: Path) -> Resources:
     usage = _tool("cuobjdump", "-res-usage", cubin)
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", usage)

@@ -13,7 +13,10 @@ from experiments.precheck import jobs_of, precheck
 from experiments.run import CONFIGS
 
 BAD = [
-    ("slots=0", "slots is 0, expected an integer, at least 1"),
+    ("slots=0", "slots is 0, expected an integer, 1 to 64"),
+    ("slots=65", "slots is 65, expected an integer, 1 to 64"),
+    ("policy.depth=8", "policy.depth is 8, expected an integer, 0 to 7"),
+    ("buckets=[8,65]", "expected row counts of at most 64"),
     ("slots=08", "slots is '08', expected an integer"),
     ("slots=8.0", "slots is 8.0, expected an integer"),
     ("slots=true", "slots is true, expected an integer"),
@@ -71,4 +74,4 @@ def test_H03_a_list_without_brackets_is_refused_and_brackets_make_jobs():
 def test_the_command_exits_2_with_one_line_and_no_traceback():
     ran = subprocess.run([sys.executable, "-m", "experiments.run", "-m", "slots=0,1"], capture_output=True, text=True)
     assert ran.returncode == 2
-    assert ran.stderr.splitlines() == ["error: slots is 0, expected an integer, at least 1"]
+    assert ran.stderr.splitlines() == ["error: slots is 0, expected an integer, 1 to 64"]

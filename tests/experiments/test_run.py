@@ -17,7 +17,7 @@ from experiments.results import PROJECT
 
 
 def run(tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.run", "max_new_tokens=24", "device=cpu", *overrides]
+    command = [sys.executable, "-m", "experiments.run", *overrides, "max_new_tokens=24", "device=cpu"]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"})
 
 
@@ -103,3 +103,15 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
     assert ran.returncode == 2
     assert "bert" in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_H01_a_failing_job_of_a_sweep_is_named_and_the_others_complete(tmp_path):
+    (tmp_path / "long.jsonl").write_text(json.dumps({"prompt_ids": [1] * 2000}))
+    (tmp_path / "short.jsonl").write_text(json.dumps({"prompt_ids": [5, 6, 7]}))
+    files = f"workload.path={tmp_path}/short.jsonl,{tmp_path}/long.jsonl"
+    ran = run(tmp_path, "-m", "workload=file", files, "plain=false", "seed=0,1", "hydra.sweep.dir=out")
+    assert ran.returncode == 1
+    states = [json.loads((tmp_path / "out" / str(n) / "status.json").read_text())["state"] for n in range(4)]
+    assert sorted(states) == ["failed", "failed", "ok", "ok"]
+    assert sum("2000 tokens, expected at most" in line for line in ran.stderr.splitlines()) == 2
+    assert load(tmp_path / "out").height == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -52,7 +54,8 @@ def check_advance(data: WindowData, kernels: Any = KERNELS, stages: tuple[str, .
         same((*got[0], *got[1], *results), (*want[0], *want[1], *twin))
 
 
-CHECKS = {"argmax": check_argmax, "pack": check_pack, "accept": check_accept, "advance": check_advance}
+CHECKS: dict[str, Callable[..., None]] = {"argmax": check_argmax, "pack": check_pack, "accept": check_accept, "advance": check_advance}
+CHECKS["advance all"] = partial(check_advance, stages=("all",))
 
 
 def poisoned_empty(*args: Any, **options: Any) -> torch.Tensor:

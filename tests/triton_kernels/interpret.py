@@ -51,7 +51,7 @@ def main() -> int:
     with mock.patch("torch.empty", poisoned_empty):
         CHECKS["argmax"](random_window(1, slots=2, bucket=2, vocab=9000))
         for seed in map(int, sys.argv[1:]):
-            for check in CHECKS.values():
+            for check in (CHECKS[name] for name in ("argmax", "pack", "accept", "advance")):
                 check(random_window(seed, slots=3, bucket=4, depth=3))
     sys.settrace(None)
     left = {name: sorted(kernel_lines(FOLDER / name) - ran[name]) for name in FILES}

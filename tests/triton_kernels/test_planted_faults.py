@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import triton_kernels
 from tests.emulator.memory import MemoryFault, Race
@@ -33,7 +34,7 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
-    Fault("control", "argmax.py", "row", "row", "argmax"),
+    Fault("control", "argmax.py", "row", "row", "argmax", {"slots": 1}),
     Fault("tie_to_the_highest_id", "argmax.py", "tl.min(tl.min(tl.where(order == best, column, MOST_INT), 1), 0)",
           "tl.max(tl.max(tl.where(order == best, column, -1), 1), 0)", "argmax"),
     Fault("tie_between_chunks", "argmax.py", "(MOST_INT - lowest.to(tl.int64))", "lowest.to(tl.int64)", "argmax", WIDE),
@@ -60,19 +61,20 @@ FAULTS = [
     Fault("fault_not_reached_ends", "accept.py", "(end & 1) > 0", "tl.max(fault.to(tl.int32), 1) > 0", "accept"),
     Fault("barrier_missing", "advance.py", "        tl.debug_barrier()", "        pass", "advance",
           {"slots": 9, "bucket": 4, "depth": 3}, (Race,)),
-    Fault("ticket_without_release", "advance.py", 'sem="acq_rel"', 'sem="relaxed"', "advance",
+    Fault("ticket_without_release", "advance.py", 'sem="acq_rel"', 'sem="relaxed"', "advance all",
           {"slots": 3, "bucket": 4, "depth": 3}, (Race,)),
     Fault("tail_too_early", "advance.py", "tl.num_programs(0) * tl.num_programs(1) - 1", "tl.num_programs(0) * tl.num_programs(1) - 2",
-          "advance", {"slots": 5, "bucket": 8, "depth": 3}, (*WRONG, Race)),
+          "advance all", {"slots": 5, "bucket": 8, "depth": 3}, (*WRONG, Race)),
     Fault("key_not_returned", "advance.py", "LEAST_KEY, tl.int64), mask=window_row < bucket)",
-          "LEAST_KEY, tl.int64), mask=window_row + 1 < bucket)", "advance", {"slots": 9, "bucket": 8, "depth": 3}),
-    Fault("ended_slot_goes_on", "advance.py", "tl.where(finish == _RUNNING, live, 0)", "live", "advance"),
-    Fault("old_drafts_kept", "advance.py", "tl.where(moved, proposed, 0)", "tl.where(moved, held, 0)", "advance"),
-    Fault("drafts_of_another_row", "advance.py", "(first + kept - 1)[:, None] * proposed", "first[:, None] * proposed", "advance"),
-    Fault("draft_without_a_grant", "advance.py", "tl.minimum(held, tl.load(allowed_ptr + slot, mask=known, other=0))", "held", "advance"),
-    Fault("rotation_stands_still", "plan.py", "tl.minimum(walkers, 2)", "tl.minimum(walkers, 1)", "advance"),
-    Fault("a_fitting_group_left_out", "plan.py", "enters = able & (needed <= rows)", "enters = able & (needed < rows)", "advance"),
-    Fault("walk_from_slot_0", "plan.py", "wraps = slot < start", "wraps = slot < 0", "advance"),
+          "LEAST_KEY, tl.int64), mask=window_row + 1 < bucket)", "advance all", {"slots": 9, "bucket": 8, "depth": 3}),
+    Fault("ended_slot_goes_on", "advance.py", "tl.where(finish == _RUNNING, live, 0)", "live", "advance all"),
+    Fault("old_drafts_kept", "advance.py", "tl.where(moved, proposed, 0)", "tl.where(moved, held, 0)", "advance all"),
+    Fault("drafts_of_another_row", "advance.py", "(first + kept - 1)[:, None] * proposed", "first[:, None] * proposed", "advance all"),
+    Fault("draft_without_a_grant", "advance.py", "tl.minimum(held, tl.load(allowed_ptr + slot, mask=known, other=0))", "held",
+          "advance all"),
+    Fault("rotation_stands_still", "plan.py", "tl.minimum(walkers, 2)", "tl.minimum(walkers, 1)", "advance all"),
+    Fault("a_fitting_group_left_out", "plan.py", "enters = able & (needed <= rows)", "enters = able & (needed < rows)", "advance all"),
+    Fault("walk_from_slot_0", "plan.py", "wraps = slot < start", "wraps = slot < 0", "advance all"),
 ]  # fmt: skip
 
 
@@ -103,7 +105,7 @@ def test_fault_is_noticed(fault, kernels):
         if fault.check == "long row":
             long_row(kernels)
         else:
-            check(fault.check, 90, range(60), kernels, **fault.sizes)
+            check(fault.check, 90, range(150), kernels, **({"dtype": torch.float32} | fault.sizes))
 
     if fault.name == "control":
         suite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -56,6 +57,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
 }
 
 
+@lru_cache
 def compiled(name: str, arch: int | str) -> Launch:
     """The one launch that the variant is."""
     with emulated(arch, execute=False) as driver:
