@@ -31,7 +31,9 @@ def precheck(arguments: Sequence[str], configs: str, name: str) -> None:
                 if unknown := sorted(set(config) - known):
                     raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
                 plan_of(config)
-            except (HydraException, OmegaConfBaseException) as wrong:
+            except BadInput:
+                raise
+            except (HydraException, OmegaConfBaseException, ValueError) as wrong:  # Hydra raises a bare one for group=null
                 raise BadInput(_one_line(wrong)) from wrong
 
 

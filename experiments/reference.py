@@ -19,6 +19,12 @@ from mtp.request import Finished, Request
 
 
 @dataclass(frozen=True)
+class Plain:
+    tokens: list[int]
+    finish: str
+
+
+@dataclass(frozen=True)
 class Parity:
     """first_difference: {request, index, plain, run} of the first token that differs, None when all are equal."""
 
@@ -41,11 +47,11 @@ def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
     )
 
 
-def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, list[int]]:
-    """Output tokens of each request alone, {request id: tokens}."""
+def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Plain]:
+    """What each request gives alone, by request id. Raises RuntimeError when plain decoding itself fails: nothing is kept then."""
     settings = setup.plan.settings
     weights = weights_fingerprint(model_folder)
-    tokens: dict[str, list[int]] = {}
+    tokens: dict[str, Plain] = {}
     executor = plain_executor(setup, buckets=settings.buckets)
     for request in setup.requests:
         file = cache / "plain" / f"{_key(setup, request, weights)}.json"
@@ -53,23 +59,28 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, lis
             engine = Engine(executor, slots=1, rows=settings.rows, policy=StaticK(0), prefill_chunk=settings.prefill_chunk)
             engine.submit(_at_once(request))
             (done,) = engine.run()
+            if done.finish == "error":
+                raise RuntimeError(f"the plain reference of request {request.id} failed: {done.error}")
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, {"tokens": done.tokens, "finish": done.finish})
-        tokens[request.id] = json.loads(file.read_text())["tokens"]
+        tokens[request.id] = Plain(**json.loads(file.read_text()))
     return tokens
 
 
-def compare(reference: dict[str, list[int]], finished: list[Finished]) -> Parity:
-    """Cancelled and failed requests are held against the beginning of their reference."""
-    for done in sorted(finished, key=lambda done: done.id):
-        expected = reference[done.id]
-        got = list(done.tokens)
-        if done.finish in ("cancelled", "error"):
-            expected = expected[: len(got)]
+def compare(reference: dict[str, Plain], finished: list[Finished]) -> Parity:
+    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against its beginning."""
+    ended = {done.id: done for done in finished}
+    for name, plain in sorted(reference.items()):
+        done = ended.get(name)
+        got = list(done.tokens) if done else []
+        cut = done is not None and done.finish in ("cancelled", "error")
+        expected = plain.tokens[: len(got)] if cut else plain.tokens
         if got != expected:
             place = next((i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), min(len(expected), len(got)))
             at = {"plain": expected[place] if place < len(expected) else None, "run": got[place] if place < len(got) else None}
-            return Parity(len(finished), False, {"request": done.id, "index": place, **at})
+            return Parity(len(finished), False, {"request": name, "index": place, **at})
+        if done is None or (not cut and done.finish != plain.finish):
+            return Parity(len(finished), False, {"request": name, "index": len(got), "plain": plain.finish, "run": done and done.finish})
     return Parity(len(finished), True, None)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -27,9 +28,14 @@ failures: list[tuple[str, int]] = []  # (what failed, exit code) of every job of
 def job(config: DictConfig) -> None:
     """One job. Its failure is kept in its folder and in `failures`; the other jobs of a sweep go on."""
     folder = Path(HydraConfig.get().runtime.output_dir)
+    if (folder / "status.json").exists():
+        failures.append((f"error: {folder} holds a run already, expected a folder of its own", 2))
+        return
     state: dict[str, str | None] = {"state": "ok", "error": None}
     try:
-        run_job(config, folder, resolvers.run_id(), Console())
+        swept = HydraConfig.get().mode == RunMode.MULTIRUN
+        run_id = resolvers.run_id() + (f"-{HydraConfig.get().job.num}" if swept else "")
+        run_job(config, folder, run_id, Console())
     except BadInput as wrong:
         failures.append((f"error: {wrong}", 2))
         state = {"state": "failed", "error": str(wrong)}

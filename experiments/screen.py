@@ -39,14 +39,14 @@ class LiveLine:
 def show(console: Console, metrics: dict[str, Any], text: str, request: str, folder: str) -> None:
     """The text of one request, the figures, the parity verdict, and where the files are."""
     console.print()
-    console.rule(f"text of {request}", align="left")
+    console.rule(Text(f"text of {request}"), align="left")
     console.print(Text(text))
     console.rule(align="left")
     console.print(_figures(metrics))
     if metrics["acceptance_by_position"]:
         console.print(_positions(metrics["acceptance_by_position"]))
     console.print(verdict(metrics["parity"]))
-    console.print(f"files: {folder}", soft_wrap=True)
+    console.print(Text(f"files: {folder}"), soft_wrap=True)
 
 
 def verdict(parity: dict[str, Any]) -> Text:

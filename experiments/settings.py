@@ -14,6 +14,8 @@ from mtp.execution.model import ModelExecutor
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
+GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,6 +34,8 @@ class Settings:
         """Raises BadInput: one line that names key, value and what is allowed."""
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
+        if missing := [name for name in cls.__annotations__ if name not in values] + [name for name in GROUPS if not values.get(name)]:
+            raise BadInput(f"{missing[0]} is missing, expected a value")
         rows = integer("rows", values["rows"], 1, MOST_ROWS)
         sizes = tuple(integers("sizes", values["sizes"], 1))
         if 1 not in sizes or list(sizes) != sorted(set(sizes)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mtp.request import Request
 from mtp.targets.protocol import Target
 
 SMALL = 32_000_000  # parameters
+DEFAULT_THREADS = torch.get_num_threads()  # before any job changes it
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,17 @@ def setup(config: DictConfig) -> Setup:
 def threads_for(target: Target) -> int:
     """torch's own choice, but one for a model whose products are too small to be shared: there threads mostly wait."""
     parameters = sum(weight.numel() for weight in target.linear_weights())
-    return 1 if parameters < SMALL else torch.get_num_threads()
+    return 1 if parameters < SMALL else DEFAULT_THREADS
 
 
 def build(node: DictConfig, name: str, **arguments: Any) -> Any:
     """Instantiate a config node; what its constructor refuses becomes one line."""
     try:
         made = instantiate(node, _convert_="all")
+        if arguments:
+            known = inspect.signature(made.func).parameters
+            if unknown := sorted(made.keywords.keys() - known.keys()):
+                raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(known.keys() - arguments.keys())}")
         return made(**arguments) if arguments else made
     except InstantiationException as wrong:
         cause = wrong.__cause__ or wrong

@@ -12,6 +12,7 @@ from experiments.arrivals import KINDS, arrival_times
 from experiments.checks import BadInput, choice, integer, number
 from mtp.request import Request
 
+MOST = 2**31 - 1  # the device's tables are int32
 FIELDS = {
     "id",
     "prompt",
@@ -51,7 +52,7 @@ class PromptFile:
 
     def load(self, encode: Callable[[str], list[int]], *, max_new_tokens: int, seed: int) -> list[Request]:
         """The requests. A bad line is named by its number; max_new_tokens and seed hold where a line names none."""
-        lines = Path(self.path).read_text(encoding="utf-8").splitlines()
+        lines = Path(self.path).read_bytes().split(b"\n")
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         if self.requests is not None and self.requests > len(numbered):
             raise BadInput(f"workload.requests is {self.requests}, expected at most {len(numbered)} (the prompts in {self.path})")
@@ -61,7 +62,7 @@ class PromptFile:
         requests: list[Request] = []
         for number_, line in chosen:
             try:
-                request = _request(json.loads(line), number_, encode, max_new_tokens, seed)
+                request = _request(json.loads(line.decode()), number_, encode, max_new_tokens, seed)
                 if any(request.id == other.id for other in requests):
                     raise ValueError(f"id {request.id!r} occurs twice")
             except (ValueError, TypeError) as wrong:
@@ -91,10 +92,12 @@ def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new
     ignore_stop = fields.get("ignore_stop", False)
     if not isinstance(ignore_stop, bool):
         raise ValueError(f"ignore_stop is {ignore_stop!r}, expected true or false")
+    name = str(fields.get("id", f"line-{line}"))
+    name.encode()  # a lone surrogate could not be written out
     return Request(
-        id=str(fields.get("id", f"line-{line}")),
+        id=name,
         prompt=tuple(prompt),
-        max_new_tokens=integer("max_new_tokens", fields.get("max_new_tokens", max_new_tokens), 1),
+        max_new_tokens=integer("max_new_tokens", fields.get("max_new_tokens", max_new_tokens), 1, MOST),
         priority=integer("priority", fields.get("priority", 1), 0),
         arrival_s=number("arrival_s", fields.get("arrival_s", 0), 0),
         stop_ids=frozenset(_ids("stop_ids", fields.get("stop_ids", []))),
@@ -107,7 +110,7 @@ def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new
 def _ids(name: str, value: Any) -> list[int]:
     if not isinstance(value, list):
         raise ValueError(f"{name} is {value!r}, expected a list of token ids")
-    return [integer(name, token, 0) for token in value]
+    return [integer(name, token, 0, MOST) for token in value]
 
 
 def _one_line(wrong: Exception) -> str:

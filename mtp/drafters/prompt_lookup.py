@@ -19,8 +19,8 @@ class PromptLookup:
     max_depth = 7
 
     def __init__(self, *, slots: int, context: int, ngram: int = 3, device: torch.device) -> None:
-        if ngram < 1:
-            raise ValueError(f"drafter.ngram is {ngram}, expected at least 1")
+        if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
+            raise ValueError(f"drafter.ngram is {ngram!r}, expected an integer, at least 1")
         self.context = context
         self._ngram = ngram
         self._text = torch.zeros(slots, context + 1, dtype=torch.int32, device=device)  # the last column is spare

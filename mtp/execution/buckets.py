@@ -28,7 +28,7 @@ class Buckets:
         """From a config: a list whose largest covers a window of `rows` rows, or `tight`."""
         if value == "tight":
             return cls(())
-        if isinstance(value, str) or not value:
+        if isinstance(value, (str, int, float)) or not value:
             raise ValueError(f"buckets is {value!r}, expected a list of row counts or tight")
         buckets = cls(tuple(value))
         if buckets.sizes[-1] < rows:

@@ -66,6 +66,9 @@ class ModelExecutor:
 
     def check(self, request: Request) -> None:
         stops = stops_of(request, self.limits)
+        for name, value in (("max_new_tokens", request.max_new_tokens), *(("stop id", stop) for stop in stops)):
+            if not 0 <= value < 2**31:
+                raise ValueError(f"request {request.id}: {name} is {value}, expected 0 to {2**31 - 1}")
         if len(stops) > self.buffers.max_stop_ids:
             raise ValueError(f"request {request.id}: {len(stops)} stop ids, expected at most {self.buffers.max_stop_ids}")
 

@@ -19,6 +19,8 @@ def load_target(
 
     slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored, fp16 as
     bf16); rows: most rows of a window, padding included. A folder that cannot be served raises a one-line ValueError."""
+    if isinstance(context, bool) or not isinstance(context, int):
+        raise ValueError(f"context is {context!r}, expected an integer")
     checkpoint = Checkpoint(path)
     if dtype == "auto":
         stored = checkpoint.config.get("dtype") or checkpoint.config.get("torch_dtype")

@@ -67,16 +67,26 @@ def test_tokens_that_differ_from_plain_decoding_fail_the_run(tmp_path):
     assert "parity: NOT exact" in reported.stdout
 
 
+def test_a_folder_is_never_written_twice(tmp_path):
+    once = ["plain=false", "parity=off", "hydra.run.dir=here"]
+    assert run(tmp_path, *once).returncode == 0
+    held = {file.name: file.read_bytes() for file in (tmp_path / "here").glob("*.[jp]*")}
+    again = run(tmp_path, *once, "seed=1")
+    assert again.returncode == 2
+    assert "holds a run already" in again.stderr
+    assert held == {file.name: file.read_bytes() for file in (tmp_path / "here").glob("*.[jp]*")}
+
+
 def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
     lines = [
-        {"id": "a", "prompt": "def f(x):", "max_new_tokens": 5},
+        {"id": "[/b]", "prompt": "def f(x):", "max_new_tokens": 5},
         {"id": "b", "prompt_ids": [50, 60, 70], "arrival_s": 0.05, "ignore_stop": True},
     ]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     ran = run(tmp_path, "workload=file", "workload.path=prompts.jsonl", "drafter=prompt_lookup", "hydra.job.chdir=true")
     assert ran.returncode == 0, ran.stderr
     tokens = [json.loads(line) for line in (folder_of(tmp_path) / "tokens.jsonl").read_text().splitlines()]
-    assert [(line["request"], len(line["tokens"])) for line in tokens] == [("a", 5), ("b", 24)]
+    assert [(line["request"], len(line["tokens"])) for line in tokens] == [("[/b]", 5), ("b", 24)]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +94,7 @@ def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
     [
         ({"prompt_ids": [1] * 1024}, "the prompt has 1024 tokens, expected at most 1023"),
         ({"prompt_ids": [99999]}, "prompt token 99999 is outside the vocabulary"),
+        ({"prompt_ids": [5], "stop_ids": list(range(20))}, "20 stop ids, expected at most 16"),
         ({"prompt": "a", "temperature": 1}, "line 1: temperature: not supported yet"),
     ],
 )
@@ -114,4 +125,6 @@ def test_H01_a_failing_job_of_a_sweep_is_named_and_the_others_complete(tmp_path)
     states = [json.loads((tmp_path / "out" / str(n) / "status.json").read_text())["state"] for n in range(4)]
     assert sorted(states) == ["failed", "failed", "ok", "ok"]
     assert sum("2000 tokens, expected at most" in line for line in ran.stderr.splitlines()) == 2
-    assert load(tmp_path / "out").height == 4
+    table = load(tmp_path / "out")
+    assert table.height == 4
+    assert table["run_id"].drop_nulls().n_unique() == 2

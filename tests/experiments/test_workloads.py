@@ -61,7 +61,7 @@ def test_requests_takes_them_from_the_top(tmp_path):
         ({"prompt": 3}, "prompt is 3, expected text"),
         ({"prompt_ids": [1.5]}, "prompt_ids is 1.5, expected an integer"),
         ({"prompt_ids": "12"}, "expected a list of token ids"),
-        ({"prompt": "a", "max_new_tokens": 0}, "max_new_tokens is 0, expected an integer, at least 1"),
+        ({"prompt": "a", "max_new_tokens": 0}, "max_new_tokens is 0, expected an integer, 1 to"),
         ({"prompt": "a", "max_new_tokens": True}, "max_new_tokens is true"),
         ({"prompt": "a", "min_new_tokens": 10}, "min_new_tokens is 10, expected 0 to max_new_tokens"),
         ({"prompt": "a", "arrival_s": -1}, "arrival_s is -1"),
@@ -70,6 +70,9 @@ def test_requests_takes_them_from_the_top(tmp_path):
         ({"prompt": "a", "temperature": 0.7}, "temperature: not supported yet"),
         ({"prompt": "a", "logprobs": 1}, "logprobs: not supported yet"),
         ({"prompt": "a", "promt": "b"}, "unknown field 'promt'"),
+        ({"prompt": "a", "stop_ids": [3_000_000_000]}, "stop_ids is 3000000000, expected an integer, 0 to 2147483647"),
+        ({"prompt": "a", "max_new_tokens": 3_000_000_000}, "max_new_tokens is 3000000000"),
+        ('{"id": "\\ud800", "prompt": "a"}', "surrogates not allowed"),
         ({"id": "line-1", "prompt": "a"}, "id 'line-1' occurs twice"),
     ],
 )
@@ -93,3 +96,13 @@ def test_no_requests_and_no_file_are_refused(tmp_path):
 
 def test_a_thousand_requests(tmp_path):
     assert len(load(tmp_path, *({"prompt": "a"} for _ in range(1000)))) == 1000
+
+
+def test_a_line_separator_inside_a_prompt_is_text_and_a_line_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "a\u2028b"}\n', encoding="utf-8")
+    (request,) = PromptFile(str(path)).load(encode, max_new_tokens=9, seed=5)
+    assert request.prompt == (97, 0x2028, 98)
+    path.write_bytes(b'{"prompt": "a"}\n{"prompt": "\xe9"}\n')
+    with pytest.raises(BadInput, match="line 2: 'utf-8' codec can't decode"):
+        PromptFile(str(path)).load(encode, max_new_tokens=9, seed=5)
