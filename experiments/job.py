@@ -20,6 +20,7 @@ from experiments.setup import Setup, setup
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets, bit_equal_row_counts
 from mtp.execution.model import ModelExecutor
+from mtp.grants.figures import grant_figures, request_grants
 from mtp.layouts import Layout
 from mtp.metrics import summarise
 from mtp.policies import Policy, StaticK
@@ -91,7 +92,7 @@ def _engine(
         slots=settings.slots,
         rows=settings.rows,
         policy=policy or made.plan.policy,
-        grants=made.plan.grants,
+        grants=made.plan.grants if policy is None else None,  # the fastest plain decoding has none
         layout=layout,
         prefill_chunk=settings.prefill_chunk,
     )
@@ -149,6 +150,8 @@ def _metrics(
         warmup_s=warmup_s,
         rows_padded=sum(step.padded for step in windows),
     )
+    of_request = request_grants(engine.grants, engine.finished)
+    figures["requests"] = [entry | of_request[entry["id"]] for entry in figures["requests"]]
     cuda = made.plan.device.type == "cuda"
     return {
         "run_id": run_id,
@@ -160,6 +163,7 @@ def _metrics(
         "plain_tokens_per_s": plain,
         "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
+        "grants": grant_figures(engine.grants),
         "layouts": {"key": engine.layout.key, **asdict(engine.layout.stats())},
         "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
     }

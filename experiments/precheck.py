@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
@@ -26,6 +27,7 @@ def precheck(arguments: Sequence[str], configs: str, name: str) -> None:
     with initialize_config_dir(configs, version_base="1.3"):
         known = set(compose(name))
         for overrides in jobs_of(parsed.overrides, parsed.multirun):
+            _no_null_groups(overrides, Path(configs))
             try:
                 config = compose(name, overrides=overrides)
                 if unknown := sorted(set(config) - known):
@@ -55,6 +57,15 @@ def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
     Plugins.instance()
     assert issubclass(BasicSweeper, Sweeper)
     return [list(job) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
+
+
+def _no_null_groups(overrides: Sequence[str], configs: Path) -> None:
+    """Hydra's own answer to GROUP=null names neither."""
+    for override in overrides:
+        group, _, value = override.partition("=")
+        if value == "null" and (configs / group).is_dir():
+            options = sorted(file.stem for file in (configs / group).glob("*.yaml"))
+            raise BadInput(f"{group} is null, expected one of {', '.join(options)}")
 
 
 def _one_line(wrong: Exception) -> str:

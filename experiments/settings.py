@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -11,6 +12,7 @@ from experiments.checks import BadInput, choice, integer, integers
 from mtp.execution.buckets import Buckets
 from mtp.execution.graphs import graphs_for
 from mtp.execution.model import ModelExecutor
+from mtp.grants.discipline import Parked, Share, Unit
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
@@ -28,6 +30,7 @@ class Settings:
     seed: int
     parity: str
     plain: bool
+    share: str
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
@@ -58,6 +61,7 @@ class Settings:
             seed=integer("seed", values["seed"], 0),
             parity=choice("parity", values["parity"], ("exact", "report", "off")),
             plain=values["plain"],
+            share=choice("share", values.get("share"), ("window", "tick")),
         )
 
 
@@ -90,3 +94,20 @@ class LayoutSettings:
             clock=executor.now,
         )
         return Keyed(self.key, cache)  # type: ignore[arg-type]
+
+
+def check_grant(node: DictConfig, settings: Settings) -> None:
+    """The settings of a discipline: what every one of them has."""
+    if "budget" not in node:
+        if settings.share == "tick":
+            raise BadInput("share is tick, but with grant=off nobody holds a grant: expected grant=rotate or another discipline")
+        return
+    for name, least in (("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)):
+        integer(f"grant.{name}", node.get(name), least)
+    for name, allowed in (("unit", Unit), ("parked", Parked), ("share", Share)):
+        choice(f"grant.{name}", node.get(name), get_args(allowed))
+    if settings.slots < node.holders + node.backlog:
+        raise BadInput(
+            f"slots is {settings.slots}, expected at least {node.holders + node.backlog} "
+            f"(grant.holders {node.holders} + grant.backlog {node.backlog})"
+        )

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
-from experiments.settings import LayoutSettings, Settings
+from experiments.settings import LayoutSettings, Settings, check_grant
 from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
-from mtp.grants import Everyone
+from mtp.grants import Discipline
 from mtp.policies import Policy
 from mtp.request import Request
 from mtp.targets.protocol import Target
@@ -35,7 +35,7 @@ class Plan:
     settings: Settings
     policy: Policy
     layout: LayoutSettings
-    grants: Everyone
+    grants: Discipline
     workload: PromptFile
     device: torch.device
 
@@ -58,6 +58,7 @@ def plan_of(config: DictConfig) -> Plan:
         raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
     folder("target.path", config.target)
     layout = LayoutSettings.of(config.layout)
+    check_grant(config.grant, settings)
     grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
     return Plan(settings, policy, layout, grants, workload, device_of(config.device))
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from mtp.announce import announce
 from mtp.execution.protocol import Executor, Outcome
-from mtp.grants import Everyone
+from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Halves, Layout
 from mtp.metrics import Round
-from mtp.policies import Policy
+from mtp.policies import Declining, Policy
 from mtp.request import Finish, Finished, Request, Stream
-from mtp.windows import Group, SlotView
+from mtp.windows import Group
 
 NO_WINDOW = Halves(0.0, 0.0)
 
@@ -28,7 +28,7 @@ NO_WINDOW = Halves(0.0, 0.0)
 @dataclass(frozen=True)
 class Step:
     """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;
-    halves: of a window."""
+    halves: of a window; speculative: it was the turn of those who hold a grant."""
 
     kind: str
     rows: int
@@ -36,13 +36,22 @@ class Step:
     end_s: float
     padded: int = 0
     halves: Halves = NO_WINDOW
+    speculative: bool = True
+
+
+@dataclass
+class Side:
+    """Speculative and other steps each have their own. start: where its next window's rotation begins."""
+
+    start: int = 0
+    prefilled_last: bool = False
 
 
 class Engine:
     """Drives requests through an executor, one step at a time.
 
-    slots: requests that may be live at once; rows: of a window; prefill_chunk: prompt tokens of one prefill step;
-    on_tokens(request id, tokens): called as tokens are committed.
+    slots: requests that may be live at once; rows: of a window; grants: the discipline, None = everyone may speculate;
+    prefill_chunk: prompt tokens of one prefill step; on_tokens(request id, tokens): called as tokens are committed.
     """
 
     def __init__(
@@ -52,7 +61,7 @@ class Engine:
         slots: int,
         rows: int = 8,
         policy: Policy,
-        grants: Everyone | None = None,
+        grants: Discipline | None = None,
         layout: Layout | None = None,
         prefill_chunk: int = 256,
         on_tokens: Callable[[str, Sequence[int]], None] | None = None,
@@ -65,20 +74,19 @@ class Engine:
         self.executor = executor
         self.rows = rows
         self.policy = policy
-        self.grants = grants or Everyone()
+        self.grants = (grants or Everyone()).open(slots)
         self.layout = layout or Eager(executor.now)
         self.prefill_chunk = prefill_chunk
         self.on_tokens = on_tokens
         self.waiting: deque[Request] = deque()  # by arrival
         self.streams: dict[int, Stream] = {}  # by slot
         self.free = list(range(slots))  # a heap: the lowest slot is taken first
-        self.start = 0  # where the next window's rotation begins
         self.windows = 0
         self.rounds: list[Round] = []
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
-        self._prefilled_last = False
+        self._sides = {True: Side(), False: Side()}  # by Turn.speculative
         self._ids: set[str] = set()
 
     # ---- the caller's side
@@ -102,13 +110,16 @@ class Engine:
         self.waiting.insert(place, request)
 
     def cancel(self, request_id: str) -> None:
-        """Mark a request: it ends at the next step with what it has. Unknown, ended or marked already: nothing happens."""
+        """Mark a request: it ends at the next step, or when the ring picks it, with what it has. Unknown, ended or marked
+        already: nothing happens."""
+        if self.grants.cancel(request_id):
+            return
         for stream in self.streams.values():
             if stream.request.id == request_id:
                 stream.cancelled = True
         for request in [request for request in self.waiting if request.id == request_id]:
             self.waiting.remove(request)
-            self._file(request, None, "cancelled", None)
+            self._file(request, None, "cancelled")
 
     def run(self) -> list[Finished]:
         """Step until nothing is left; what finished, in the order it did."""
@@ -119,67 +130,90 @@ class Engine:
     # ---- one step
 
     def step(self) -> bool:
-        """One action: a prefill chunk or a window; the two alternate while both have work. False when nothing is left."""
+        """One action of those whose turn it is: a prefill chunk or a window; the two alternate while both have work. False
+        when nothing is left."""
         begin_s = self.executor.now()
         self._drop_cancelled()
+        self._promote()
         self._admit()
-        prefilling = [stream for stream in self.streams.values() if stream.prefilling]
-        decoding = [self.streams[slot] for slot in sorted(self.streams) if not self.streams[slot].prefilling]
-        if not prefilling and not decoding:
+        if not self.streams:
             if not self.waiting:
                 return False
             self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
             return True
-        self._prefilled_last = bool(prefilling) and not (decoding and self._prefilled_last)
-        if self._prefilled_last:
-            self._prefill(min(prefilling, key=lambda stream: stream.start_s), begin_s)
+        turn = self.grants.turn(self.streams)
+        acting = [self.streams[slot] for slot in sorted(self.streams) if turn.caps[slot] != 0]
+        prefilling = [stream for stream in acting if stream.prefilling]
+        decoding = [stream for stream in acting if not stream.prefilling]
+        side = self._sides[turn.speculative]
+        side.prefilled_last = bool(prefilling) and not (decoding and side.prefilled_last)
+        if side.prefilled_last:
+            self._prefill(min(prefilling, key=lambda stream: stream.start_s), turn, begin_s)
         else:
-            self._window(decoding, begin_s)
+            self._window(decoding, turn, side, begin_s)
         return True
 
-    def _admit(self) -> None:
-        """Requests that have arrived take free slots, first come first served."""
-        now = self.executor.now()
-        while self.free and self.waiting and self.began_s + self.waiting[0].arrival_s <= now:
-            request = self.waiting.popleft()
-            slot = heapq.heappop(self.free)
-            self.executor.admit(slot, request)
-            self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=now)
+    def _promote(self) -> None:
+        """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
+        for request, picked in self.grants.promote(self._declines):
+            stream = next((stream for stream in self.streams.values() if stream.request.id == request.id), None)
+            if picked == "cancelled":
+                self._end(stream, "cancelled") if stream else self._file(request, None, "cancelled")
+            elif stream is None:
+                self._seat(request)
 
-    def _prefill(self, stream: Stream, begin_s: float) -> None:
+    def _admit(self) -> None:
+        """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
+        now = self.executor.now()
+        while len(self.free) > self.grants.waiters and self.waiting and self.began_s + self.waiting[0].arrival_s <= now:
+            request = self.waiting.popleft()
+            if self.grants.place(request, self._declines) != "waiting":
+                self._seat(request)
+
+    def _seat(self, request: Request) -> None:
+        slot = heapq.heappop(self.free)
+        stream = self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=self.executor.now())
+        try:
+            self.executor.admit(slot, request)
+        except Exception as fault:
+            self._fail([stream], fault)
+
+    def _prefill(self, stream: Stream, turn: Turn, begin_s: float) -> None:
         """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
         begin = stream.prefilled
         end = min(begin + self.prefill_chunk, len(stream.request.prompt))
+        depth = self.policy.depth if turn.caps[stream.slot] is None else 0
         try:
-            outcome = self.executor.prefill(stream.slot, begin, end, self.policy.depth)
+            outcome = self.executor.prefill(stream.slot, begin, end, depth)
         except Exception as fault:  # one slot's fault ends that slot only
             self._fail([stream], fault)
             return
         stream.prefilled = end
+        stream.prefill_s += self.executor.now() - begin_s
         if outcome is not None:
             stream.position = end - 1
-            self._book(stream, outcome)
-        self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now()))
+            self._book(stream, outcome, stream.prefill_s)
+        self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
-    def _window(self, decoding: Sequence[Stream], begin_s: float) -> None:
-        """Caps, plan, execution, booking."""
-        caps = self.grants.caps(decoding)
-        views = [_view(stream, caps[stream.slot]) for stream in decoding]
-        decision = self.policy.decide(views, rows=self.rows, start=self.start)
+    def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
+        """Plan, execution, booking."""
+        views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
+        decision = self.policy.decide(views, rows=self.rows, start=side.start)
         groups = decision.plan.groups
         if not groups:
             raise RuntimeError(f"the policy left the window empty although slots {[view.slot for view in views]} can run")
+        depth = decision.depth if any(view.cap is None for view in views) else 0  # nobody here may use a draft
         taking_part = [self.streams[group.slot] for group in groups]
         start_s = self.executor.now()
         try:
-            work = self.executor.window(groups, decision.depth)
+            work = self.executor.window(groups, depth)
             halves = self.layout.run(groups, work)
             outcomes = work.outcomes()
         except Exception as fault:
             self._fail(taking_part, fault)
             return
         end_s = self.executor.now()
-        self.start = decision.plan.next_start
+        side.start = decision.plan.next_start
         entered = {group.slot for group in groups}
         for stream in decoding:
             stream.skips = 0 if stream.slot in entered else stream.skips + 1
@@ -187,30 +221,39 @@ class Engine:
             self.rounds.append(_round(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
-            self._book(stream, outcome)
+            self._book(stream, outcome, end_s - start_s)
         self.windows += 1
-        self.steps.append(Step("window", decision.plan.rows, begin_s, self.executor.now(), work.padded, halves))
+        self.steps.append(Step("window", decision.plan.rows, begin_s, self.executor.now(), work.padded, halves, turn.speculative))
 
     # ---- booking
 
-    def _book(self, stream: Stream, outcome: Outcome) -> None:
-        """What was committed moves the stream: tokens, position and held drafts together."""
-        committed = outcome.committed
+    def _book(self, stream: Stream, outcome: Outcome, seconds: float) -> None:
+        """What was committed moves the stream: tokens, position and held drafts together. Then the grants count the round."""
+        committed, request_id = outcome.committed, stream.request.id
         now = self.executor.now()
         stream.tokens.extend(committed.tokens)
         stream.position += committed.kept
         stream.emitted_s.extend([now - self.began_s] * committed.kept)
         stream.held, stream.confidence, stream.held_for = outcome.held, outcome.confidence, stream.stamp
         if committed.tokens and self.on_tokens:
-            self.on_tokens(stream.request.id, committed.tokens)
+            self.on_tokens(request_id, committed.tokens)
+        over = bool(committed.finish or outcome.plain_reason)
+        self.grants.round(request_id, committed.kept, seconds, over=over)
+        if outcome.plain_reason:
+            announce(f"request {request_id} goes on plainly: {outcome.plain_reason}")
+            stream.plain_reason = outcome.plain_reason
+            self.grants.decline(request_id)
         if committed.finish:
             if committed.finish == "error":
-                announce(f"request {stream.request.id}: {outcome.error}")
+                announce(f"request {request_id}: {outcome.error}")
             self._end(stream, committed.finish, outcome.error)
+
+    def _declines(self, request: Request) -> bool:
+        return isinstance(self.policy, Declining) and self.policy.declines(request)
 
     def _drop_cancelled(self) -> None:
         for stream in [stream for stream in self.streams.values() if stream.cancelled]:
-            self._end(stream, "cancelled", None)
+            self._end(stream, "cancelled")
 
     def _fail(self, streams: Sequence[Stream], fault: Exception) -> None:
         """The step raised: its slots end with what they have, once; all others go on."""
@@ -221,43 +264,15 @@ class Engine:
         for stream in streams:
             self._end(stream, "error", message)
 
-    def _end(self, stream: Stream, finish: Finish, error: str | None) -> None:
+    def _end(self, stream: Stream, finish: Finish, error: str | None = None) -> None:
         del self.streams[stream.slot]
         self.executor.release(stream.slot)
         heapq.heappush(self.free, stream.slot)
+        self.grants.leave(stream.request.id)
         self._file(stream.request, stream, finish, error)
 
-    def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None) -> None:
-        self.finished.append(
-            Finished(
-                id=request.id,
-                prompt=request.prompt,
-                tokens=tuple(stream.tokens) if stream else (),
-                finish=finish,
-                priority=request.priority,
-                error=error,
-                rounds=stream.rounds if stream else 0,
-                accepted=stream.accepted if stream else 0,
-                arrival_s=request.arrival_s,
-                start_s=stream.start_s - self.began_s if stream else None,
-                end_s=self.executor.now() - self.began_s,
-                emitted_s=tuple(stream.emitted_s) if stream else (),
-            )
-        )
-
-
-def _view(stream: Stream, cap: int | None) -> SlotView:
-    held = stream.held if stream.held_for == stream.stamp else 0  # drafts made for another prefix are never used
-    return SlotView(
-        slot=stream.slot,
-        held=held,
-        room=stream.room,
-        position=stream.position,
-        context=stream.context,
-        cap=cap,
-        confidence=stream.confidence if held else (),
-        skips=stream.skips,
-    )
+    def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None = None) -> None:
+        self.finished.append(Finished.of(request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()))
 
 
 def _round(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mtp.windows import SlotView
+
 Finish = Literal["stop", "length", "cancelled", "error"]
 
 
@@ -47,7 +49,8 @@ class Stream:
     """A request in its slot: the host's mirror of what the buffers object holds on the device.
 
     position: the anchor's (== prompt + emitted - 1 once prefilled); prefilled: prompt tokens in the cache; held: drafts the
-    executor holds, made for `held_for` = (position, anchor, round); start_s, first_token_s, end_s: engine clock.
+    executor holds, made for `held_for` = (position, anchor, round); prefill_s: seconds of its prefill so far; plain_reason: why
+    its speculation ended; start_s, first_token_s, end_s: engine clock.
     """
 
     request: Request
@@ -65,6 +68,8 @@ class Stream:
     finish: Finish | None = None
     error: str | None = None
     cancelled: bool = False
+    plain_reason: str | None = None
+    prefill_s: float = 0.0
     start_s: float = 0.0
     first_token_s: float | None = None
     end_s: float | None = None
@@ -83,10 +88,25 @@ class Stream:
         """What held drafts must have been made for."""
         return (self.position, self.tokens[-1] if self.tokens else -1, self.rounds)
 
+    def view(self, cap: int | None) -> SlotView:
+        """What a policy sees of it."""
+        held = self.held if self.held_for == self.stamp else 0  # drafts made for another prefix are never used
+        return SlotView(
+            slot=self.slot,
+            held=held,
+            room=self.room,
+            position=self.position,
+            context=self.context,
+            cap=cap,
+            confidence=self.confidence if held else (),
+            skips=self.skips,
+        )
+
 
 @dataclass(frozen=True)
 class Finished:
-    """rounds and accepted count windows only, never the prefill; emitted_s: engine-clock time of each token."""
+    """rounds and accepted count windows only, never the prefill; emitted_s: engine-clock time of each token; plain_reason: why
+    its speculation ended before it did, None = it did not."""
 
     id: str
     prompt: tuple[int, ...]
@@ -100,3 +120,23 @@ class Finished:
     start_s: float | None = None
     end_s: float = 0.0
     emitted_s: tuple[float, ...] = ()
+    plain_reason: str | None = None
+
+    @classmethod
+    def of(cls, request: Request, stream: Stream | None, finish: Finish, error: str | None, *, began_s: float, end_s: float) -> Finished:
+        """stream: None where the request never had a slot; began_s: the engine's start."""
+        return cls(
+            id=request.id,
+            prompt=request.prompt,
+            tokens=tuple(stream.tokens) if stream else (),
+            finish=finish,
+            priority=request.priority,
+            error=error,
+            rounds=stream.rounds if stream else 0,
+            accepted=stream.accepted if stream else 0,
+            arrival_s=request.arrival_s,
+            start_s=stream.start_s - began_s if stream else None,
+            end_s=end_s - began_s,
+            emitted_s=tuple(stream.emitted_s) if stream else (),
+            plain_reason=stream.plain_reason if stream else None,
+        )

@@ -27,13 +27,17 @@ def stops_of(request: Request, limits: Limits) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one slot's group led to. held: drafts the executor now holds for it; confidence: the drafter's own, per draft."""
+    """What one slot's group led to. held: drafts the executor now holds for it; confidence: the drafter's own, per draft.
+
+    plain_reason: the drafter failed and was lost to this slot, which holds no drafts from now on; told once, in the first outcome
+    after it happened."""
 
     slot: int
     committed: Committed
     held: int = 0
     confidence: tuple[float, ...] = ()
     error: str | None = None
+    plain_reason: str | None = None
 
 
 class Work(Protocol):

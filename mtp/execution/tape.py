@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from mtp.commit import commit_group
 from mtp.costs import LinearCost
+from mtp.execution.drafting import DrafterGuard
 from mtp.execution.protocol import Limits, Outcome, stops_of
 from mtp.request import Request
 from mtp.tape import Tape
@@ -23,11 +25,31 @@ class _Place:
     position: int = 0
 
 
-class TapeExecutor:
-    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains."""
+class TapeDrafter(Protocol):
+    """A drafter that may fail. What it proposes is on the tapes."""
 
-    def __init__(self, tapes: Mapping[str, Tape], *, limits: Limits, cost: LinearCost | None = None, max_depth: int = 7) -> None:
+    def clear(self, slot: int) -> None: ...
+
+    def advance(self, slots: Sequence[int]) -> None: ...
+
+
+class TapeExecutor:
+    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains.
+
+    drafter: None = one that never fails; reload_drafter: see `DrafterGuard`."""
+
+    def __init__(
+        self,
+        tapes: Mapping[str, Tape],
+        *,
+        limits: Limits,
+        cost: LinearCost | None = None,
+        max_depth: int = 7,
+        drafter: TapeDrafter | None = None,
+        reload_drafter: Callable[[], TapeDrafter] | None = None,
+    ) -> None:
         self.tapes = tapes
+        self.drafting = DrafterGuard(drafter, reload_drafter)
         self.limits = limits
         self.max_depth = max_depth
         self._work = TapeWork(self)
@@ -41,8 +63,10 @@ class TapeExecutor:
 
     def admit(self, slot: int, request: Request) -> None:
         self._places[slot] = _Place(request, self.tapes[request.id])
+        self.drafting.admit(slot)
 
     def release(self, slot: int) -> None:
+        self.drafting.release(slot)
         self._places.pop(slot, None)
 
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
@@ -51,6 +75,7 @@ class TapeExecutor:
         if stop < len(place.request.prompt):
             return None
         place.position = stop - 1
+        self.drafting.call(lambda drafter: drafter.advance([slot]), fresh=slot)
         return self._commit(slot, [place.request.prompt[-1]], depth)
 
     def window(self, groups: Sequence[Group], depth: int) -> TapeWork:
@@ -61,6 +86,7 @@ class TapeExecutor:
         self.spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
 
     def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
+        self.drafting.call(lambda drafter: drafter.advance([group.slot for group in groups]))
         return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
 
     def _fed(self, place: _Place, rows: int) -> list[int]:
@@ -88,6 +114,8 @@ class TapeExecutor:
         place.position += committed.kept
         if committed.finish:
             return Outcome(slot, committed)
+        if slot in self.drafting.ended:
+            return Outcome(slot, committed, plain_reason=self.drafting.plain_reason(slot))
         confidence = place.tape.confidence[place.emitted - 1] if place.tape.confidence else ()
         return Outcome(slot, committed, depth, tuple(confidence[:depth]))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from mtp.request import Request
 from mtp.windows import SlotView, WindowPlan
 
 
@@ -28,4 +29,13 @@ class Policy(Protocol):
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
         """slots: the active ones, ascending, with their caps; rows: of the window; start: slot id the rotation begins at."""
+        ...
+
+
+@runtime_checkable
+class Declining(Protocol):
+    """What a policy may also have: it is asked whenever a request is to get a grant."""
+
+    def declines(self, request: Request) -> bool:
+        """True: the request decodes plainly for good."""
         ...

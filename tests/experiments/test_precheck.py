@@ -32,7 +32,7 @@ BAD = [
     ("sizes=[1,2]", "sizes is [1, 2], expected [1, 2, 4]"),
     ("buckets=8", "buckets is 8, expected a list of row counts or tight"),
     ("~plain", "plain is missing"),
-    ("policy=null", "must be a string or a list"),
+    ("policy=null", "policy is null, expected one of rotate_grow, static_k"),
     ("parity=maybe", "parity is 'maybe', expected one of exact, report, off"),
     ("bogus=3", "bogus"),
     ("+bogus=3", "bogus is no key of a run"),

@@ -1,0 +1,159 @@
+"""Everything that can happen to an engine with grants, in any order; after every step the books must agree."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mtp.engine import Engine
+from mtp.execution.tape import TapeExecutor
+from mtp.grants import Drr, Fifo, Rotate, Srpt, Strict, Vtc
+from mtp.policies import RotateGrow
+from mtp.request import Request
+from tests.execution.test_drafting import Drafter
+from tests.tapes import LIMITS, expected, random_tape
+
+
+class Faulty(TapeExecutor):
+    """Its next window, or its drafter's next call, raises when it is told so."""
+
+    window_fails = False
+
+    def commit(self, groups, depth):
+        if self.window_fails:
+            self.window_fails = False
+            raise RuntimeError("device lost")
+        return super().commit(groups, depth)
+
+
+class Policy(RotateGrow):
+    def declines(self, request):
+        return request.id.endswith("plain")
+
+
+class GrantsMachine(RuleBasedStateMachine):
+    @initialize(
+        discipline=st.sampled_from([Rotate, Fifo, Strict, Drr, Vtc, Srpt]),
+        budget=st.integers(0, 3),
+        skip_cap=st.integers(0, 3),
+        backlog=st.integers(0, 3),
+        holders=st.integers(1, 2),
+        more_slots=st.integers(0, 2),
+        share=st.sampled_from(["tick", "window"]),
+        parked=st.sampled_from(["auto", "wait", "plain"]),
+    )
+    def begin(self, discipline, budget, skip_cap, backlog, holders, more_slots, share, parked):
+        self.slots = holders + backlog + more_slots
+        self.drafter = Drafter()
+        self.executor = Faulty({}, limits=LIMITS, drafter=self.drafter, reload_drafter=Drafter)
+        grants = discipline(budget=budget, skip_cap=skip_cap, backlog=backlog, holders=holders, share=share, parked=parked)
+        self.engine = Engine(self.executor, slots=self.slots, policy=Policy(), grants=grants, prefill_chunk=3)
+        self.requests = {}
+        self.cancelled = set()
+        self.failed = set()
+
+    @rule(
+        prompt=st.integers(1, 8),
+        new=st.integers(1, 12),
+        priority=st.integers(0, 2),
+        late=st.sampled_from([0.0, 0.0, 0.3]),
+        plain=st.sampled_from(["", "", "", " plain"]),
+        seed=st.integers(0, 99),
+    )
+    def submit(self, prompt, new, priority, late, plain, seed):
+        name = f"r{len(self.requests)}{plain}"
+        request = Request(name, (1,) * prompt, new, priority=priority, arrival_s=self.executor.now() + late)
+        self.requests[name] = (request, random_tape(seed))
+        self.executor.tapes[name] = random_tape(seed)
+        self.engine.submit(request)
+
+    @rule(times=st.integers(1, 4))
+    def step(self, times):
+        for _ in range(times):
+            before = len(self.engine.steps) + len(self.engine.finished)
+            if not self.engine.step():
+                assert len(self.engine.steps) + len(self.engine.finished) >= before
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def cancel(self, data):
+        name = data.draw(st.sampled_from(sorted(self.requests)))
+        finished = len(self.engine.finished)
+        if name not in {done.id for done in self.engine.finished}:
+            self.cancelled.add(name)
+        self.engine.cancel(name)
+        after = len(self.engine.finished)
+        assert after <= finished + 1
+        self.engine.cancel(name)  # twice is a no-op
+        assert len(self.engine.finished) == after
+
+    @precondition(lambda self: self.engine.grants.holding)
+    @rule(data=st.data())
+    def park(self, data):
+        holder = data.draw(st.sampled_from(sorted(self.engine.grants.holding)))
+        self.engine.grants._park(self.engine.grants.holding[holder])
+
+    @rule()
+    def window_fault(self):
+        self.executor.window_fails = True
+
+    @rule()
+    def drafter_fault(self):
+        drafter = self.executor.drafting.drafter
+        if drafter is not None:
+            drafter.advances = [len(drafter.advanced) + 1]
+
+    @invariant()
+    def every_request_is_in_exactly_one_place(self):
+        engine = self.engine
+        queued = [request.id for request in engine.waiting]
+        waiting = [entry.request.id for entry in engine.grants.ring if not entry.parked]
+        live = [stream.request.id for stream in engine.streams.values()]
+        ended = [done.id for done in engine.finished]
+        assert sorted([*queued, *waiting, *live, *ended]) == sorted(self.requests)
+        parked = {entry.request.id for entry in engine.grants.ring if entry.parked}
+        holding = set(engine.grants.holding)
+        assert parked | holding <= set(live)
+        assert not parked & holding
+        assert len(parked) + len(waiting) == len(engine.grants.ring)
+
+    @invariant()
+    def slots_are_all_there(self):
+        engine = self.engine
+        assert sorted([*engine.free, *engine.streams]) == list(range(self.slots))
+        assert len(engine.free) >= engine.grants.waiters
+        assert len(engine.grants.holding) <= engine.grants.discipline.holders
+
+    @invariant()
+    def what_has_ended_is_right(self):
+        for done in self.engine.finished:
+            tokens, finish = expected(*self.requests[done.id])
+            if done.finish in ("cancelled", "error"):
+                assert list(done.tokens) == tokens[: len(done.tokens)]
+                assert done.finish == "error" or done.id in self.cancelled
+            else:
+                assert (list(done.tokens), done.finish) == (tokens, finish)
+
+    def teardown(self):
+        if not hasattr(self, "engine"):
+            return
+        self.executor.window_fails = False
+        for _ in range(3000):
+            if not self.engine.step():
+                break
+        assert sorted(done.id for done in self.engine.finished) == sorted(self.requests)
+        assert sorted(self.engine.free) == list(range(self.slots))
+        assert not self.engine.grants.ring
+        assert not self.engine.grants.holding
+        self.what_has_ended_is_right()
+
+
+TestGrantsMachine = GrantsMachine.TestCase
+TestGrantsMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.slow
+class TestGrantsMachineLong(GrantsMachine.TestCase):
+    settings = settings(max_examples=3000, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck))
