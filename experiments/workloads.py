@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from experiments.arrivals import KINDS, arrival_times
-from experiments.checks import BadInput, choice, integer, number
+from experiments.checks import BadInput, choice, integer, integers, number
 from mtp.request import Request
 
 MOST = 2**31 - 1  # the device's tables are int32
@@ -33,7 +34,8 @@ UNSUPPORTED = {"temperature", "top_p", "top_k", "repetition_penalty", "presence_
 class PromptFile:
     """A JSONL file, one request per line; requests: how many lines are taken from its top, None = all.
 
-    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`."""
+    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: gone round in the order of the lines, None = each
+    line's own."""
 
     path: str
     requests: int | None = None
@@ -41,8 +43,11 @@ class PromptFile:
     rate: float | None = None
     trace: str | None = None
     chat: str = "auto"
+    priorities: list[int] | None = None
 
     def __post_init__(self) -> None:
+        if self.priorities is not None:
+            integers("workload.priorities", self.priorities, 0)
         choice("workload.arrivals", self.arrivals, KINDS)
         choice("workload.chat", self.chat, ("auto", "on", "off"))
         if self.requests is not None:
@@ -68,6 +73,8 @@ class PromptFile:
             except (ValueError, TypeError) as wrong:
                 raise BadInput(f"{self.path}, line {number_}: {_one_line(wrong)}") from wrong
             requests.append(request)
+        if self.priorities is not None:
+            requests = [replace(request, priority=priority) for request, priority in zip(requests, cycle(self.priorities), strict=False)]
         times = arrival_times(self.arrivals, len(requests), rate=self.rate, trace=self.trace, seed=seed)
         if times is None:
             return requests

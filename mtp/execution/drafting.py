@@ -21,12 +21,14 @@ class DrafterGuard(Generic[D]):
 
     A call that raises drops the drafter, and one reload takes its place. A slot that had no state yet (`fresh`) has its call
     repeated, and speculates as if nothing had happened. All other slots in use had their state in the lost drafter: they hold
-    no drafts from then on, as does the fresh one where the reload or the repeated call fails too.
+    no drafts from then on, as does the fresh one where the reload or the repeated call fails too. reloads: counted, since what was
+    captured with an earlier drafter must not be replayed.
     """
 
     def __init__(self, drafter: D | None, reload: Callable[[], D] | None = None) -> None:
         self.drafter = drafter
         self.ended: dict[int, str] = {}  # slots that hold no drafts any more, and why
+        self.reloads = 0
         self._reload = reload
         self._expected = drafter is not None
         self._in_use: set[int] = set()
@@ -70,6 +72,7 @@ class DrafterGuard(Generic[D]):
 
     def _replace(self, reason: str, *, fresh: int | None) -> None:
         self.drafter = None
+        self.reloads += 1
         announce(f"the drafter failed: {reason}")
         self._end(self._in_use - {fresh}, f"the drafter that held its state failed: {reason}")
         try:

@@ -48,8 +48,9 @@ def figures_of(log: Sequence[Grant], *, ring_peak: int, live_peak: int) -> dict[
 
 
 def request_grants(grants: Grants, finished: Iterable[Finished]) -> dict[str, dict[str, Any]]:
-    """By request: grants held, mean rounds of one, longest gap in rounds, and stall_s, its longest wait between two deliveries
-    of tokens. With `grant=off`, and for requests that never held one, the first three are None."""
+    """By request: grants held, mean rounds of one, longest gap in rounds, stall_s = its longest wait between two deliveries of
+    tokens, and why its speculation ended early. With `grant=off`, and for requests that never held one, the first three are None.
+    """
     own: dict[str, list[Grant]] = defaultdict(list)
     for grant in grants.log if isinstance(grants, Ring) else ():
         own[grant.request].append(grant)
@@ -59,6 +60,7 @@ def request_grants(grants: Grants, finished: Iterable[Finished]) -> dict[str, di
             "rounds_per_grant": rate(sum(grant.rounds for grant in own[request.id]), len(own[request.id])),
             "longest_gap_rounds": max((grant.waited for grant in own[request.id] if grant.again), default=None),
             "stall_s": max((later - earlier for earlier, later in pairwise(request.emitted_s)), default=None),
+            "plain_reason": request.plain_reason,
         }
         for request in finished
     }

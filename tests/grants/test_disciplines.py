@@ -69,6 +69,13 @@ def test_drr_carries_a_debt_beyond_a_whole_quantum():
     assert max(shares) - min(shares) <= 2 * 5
 
 
+def test_drr_a_turn_is_shorter_by_what_the_last_one_used_too_much():
+    (entry,) = ring_of({"overdrawn": 3})
+    assert [Drr().allowance(entry, budget) for budget in (16, 8, 3, 0)] == [13, 5, 1, 0]
+    ring = served(Drr(budget=8), [3, 1], 40)
+    assert [grant.tokens for grant in ring.log if grant.request == "0"][1:4] == [9, 6, 9]  # allowed 8 - 1, 8 - 2, 8
+
+
 def test_drr_charges_nothing_for_rounds_that_nobody_waited_for():
     ring = Drr(budget=8).open(3)
     ring.place(Request("alone", (0,), 10**6), lambda request: False)
