@@ -19,9 +19,11 @@ from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_grant
 from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
+from mtp.drafters.qwen_mtp import MAX_DEPTH
 from mtp.grants import Discipline
 from mtp.policies import Policy
 from mtp.request import Request
+from mtp.targets import check_target
 from mtp.targets.protocol import Target
 
 SMALL = 32_000_000  # parameters
@@ -52,14 +54,20 @@ class Setup:
 def plan_of(config: DictConfig) -> Plan:
     """Raises BadInput for any value that cannot be used."""
     settings = Settings.of(config)
+    only_keys("sampling", config.sampling, {"kind"})
+    only_keys("device", config.device, {"name", "threads"})
     choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
     policy = build(config.policy, "policy")
+    if policy.depth > MAX_DEPTH:
+        raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {MAX_DEPTH}")
     if settings.rows < min(policy.sizes):
         raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
-    folder("target.path", config.target)
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
+    # every line is read, whatever its text will encode to
+    workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    checked_target(config.target)
     return Plan(settings, policy, layout, grants, workload, device_of(config.device))
 
 
@@ -87,6 +95,23 @@ def setup(config: DictConfig) -> Setup:
 
     requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     return Setup(plan, target, drafter, tokenizer, requests)
+
+
+def checked_target(node: DictConfig) -> None:
+    """All that can be refused before weights are read."""
+    path = folder("target.path", node)
+    only_keys("target", node, {"_target_", "_partial_", "path", "context", "dtype"})
+    try:
+        check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))
+    except ValueError as wrong:
+        raise BadInput(one_line(wrong, "target")) from wrong
+
+
+def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
+    if unknown := sorted(set(map(str, node)) - known):
+        raise BadInput(
+            f"{group}.{unknown[0]} is no key of {group}, expected {' or '.join(sorted(name for name in known if name[0] != '_'))}"
+        )
 
 
 def threads_for(target: Target) -> int:

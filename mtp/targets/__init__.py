@@ -19,14 +19,19 @@ def load_target(
 
     slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored, fp16 as
     bf16); rows: most rows of a window, padding included. A folder that cannot be served raises a one-line ValueError."""
-    if isinstance(context, bool) or not isinstance(context, int):
-        raise ValueError(f"context is {context!r}, expected an integer")
+    checkpoint, dtype = check_target(path, context=context, dtype=dtype)
+    return Qwen35Target(checkpoint, slots=slots, context=context, dtype=dtype, device=device, rows=rows)
+
+
+def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) -> tuple[Checkpoint, torch.dtype]:
+    """What can be refused before any weight is read: the folder, its architecture, context and dtype."""
     checkpoint = Checkpoint(path)
+    checkpoint.text_config().check_context(context)
     if dtype == "auto":
         stored = checkpoint.config.get("dtype") or checkpoint.config.get("torch_dtype")
-        dtype = torch.float32 if stored == "float32" else torch.bfloat16
-    elif isinstance(dtype, str):
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype is {dtype!r}, expected auto, {' or '.join(DTYPES)}")
-        dtype = DTYPES[dtype]
-    return Qwen35Target(checkpoint, slots=slots, context=context, dtype=dtype, device=device, rows=rows)
+        return checkpoint, torch.float32 if stored == "float32" else torch.bfloat16
+    if isinstance(dtype, torch.dtype):
+        return checkpoint, dtype
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}, expected auto, {' or '.join(DTYPES)}")
+    return checkpoint, DTYPES[dtype]

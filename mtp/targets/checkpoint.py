@@ -10,6 +10,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mtp.targets.config import TextConfig
+
 NAMED = 20  # tensors that one error names at most
 
 
@@ -37,6 +39,13 @@ class Checkpoint:
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
         self._files = self._index(weights)
+
+    def text_config(self) -> TextConfig:
+        """Refuses, in one line, an architecture that is not supported."""
+        try:
+            return TextConfig.read(self.config)
+        except ValueError as error:
+            raise ValueError(f"checkpoint {self.path}: {error}") from error
 
     def read(self, shapes: Mapping[str, tuple[int, ...]], *, prefixes: tuple[str, ...], optional: Iterable[str] = ()) -> dict[str, Tensor]:
         """Tensors by name, as stored, on the CPU. Every name under the prefixes must be one of `shapes`, with that shape.

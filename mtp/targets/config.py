@@ -51,6 +51,10 @@ class TextConfig:
         """Queries, keys and values of a gated-delta layer: what its convolution runs over."""
         return 2 * self.linear_key_heads * self.linear_key_size + self.linear_value_heads * self.linear_value_size
 
+    def check_context(self, context: int) -> None:
+        if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= self.max_positions:
+            raise ValueError(f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)")
+
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> TextConfig:
         """Refuses, in one line, another architecture and settings that the code here does not follow."""

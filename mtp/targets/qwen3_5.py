@@ -25,14 +25,10 @@ class Qwen35Target:
     def __init__(
         self, checkpoint: Checkpoint, *, slots: int, context: int, dtype: torch.dtype, device: torch.device | str = "cpu", rows: int = 8
     ) -> None:
-        try:
-            config = TextConfig.read(checkpoint.config)
-        except ValueError as error:
-            raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
+        config = checkpoint.text_config()
         if dtype not in DTYPES:
             raise ValueError(f"dtype is {dtype}, expected {' or '.join(map(str, DTYPES))}")
-        if not 1 <= context <= config.max_positions:
-            raise ValueError(f"context is {context}, expected 1 to {config.max_positions} (max_position_embeddings)")
+        config.check_context(context)
         if slots < 1 or rows < 1:
             raise ValueError(f"slots is {slots} and rows {rows}, expected at least 1")
         device = torch.device(device)

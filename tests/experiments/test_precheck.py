@@ -33,6 +33,15 @@ BAD = [
     ("buckets=8", "buckets is 8, expected a list of row counts or tight"),
     ("~plain", "plain is missing"),
     ("policy=null", "policy is null, expected one of rotate_grow, static_k"),
+    ("+sampling.temperature=0.5", "sampling.temperature is no key of sampling, expected kind"),
+    ("+device.foo=1", "device.foo is no key of device"),
+    ("+target.foo=1", "target.foo is no key of target, expected context or dtype or path"),
+    ("target.context=abc", "context is 'abc', expected 1 to 1024"),
+    ("target.context=1000.0", "context is 1000.0, expected 1 to 1024"),
+    ("target.context=30000", "context is 30000, expected 1 to 1024"),
+    ("target.dtype=fp16", "dtype is 'fp16', expected auto, fp32 or bf16"),
+    ("workload.requests=99", "workload.requests is 99, expected at most 40"),
+    ("workload.arrivals=trace", "workload.trace is null"),
     ("parity=maybe", "parity is 'maybe', expected one of exact, report, off"),
     ("bogus=3", "bogus"),
     ("+bogus=3", "bogus is no key of a run"),
@@ -62,6 +71,12 @@ def test_policy_k_must_fit_the_sizes():
     resolvers.register()
     with pytest.raises(BadInput, match=r"policy\.k is 2, expected one less than a group size: 0, 1, 3"):
         precheck(["policy=static_k", "policy.k=2"], CONFIGS, "run")
+
+
+def test_a_depth_that_no_drafter_has_is_refused():
+    resolvers.register()
+    with pytest.raises(BadInput, match="the policy drafts 15 tokens, expected at most 7"):
+        precheck(["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"], CONFIGS, "run")
 
 
 def test_H03_a_list_without_brackets_is_refused_and_brackets_make_jobs():
