@@ -49,6 +49,7 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
         depth=made.plan.policy.depth,
         buckets=settings.buckets,
         device=made.plan.device,
+        reload_drafter=made.load_drafter,
     )
     _engine(made, executor, made.requests)  # refuses what cannot be served before anything is decoded
     reference = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Setup:
     plan: Plan
     target: Target
     drafter: Drafter | None
+    load_drafter: Callable[[], Any]
     tokenizer: Tokenizer | None
     requests: list[Request]
 
@@ -78,9 +80,11 @@ def setup(config: DictConfig) -> Setup:
     rows = max((settings.rows, *settings.buckets.sizes))
     target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
     torch.set_num_threads(config.device.threads or threads_for(target))
-    drafter = None
-    if plan.policy.depth > 0:
-        drafter = build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
+
+    def load_drafter() -> Drafter | None:
+        return build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
+
+    drafter = load_drafter() if plan.policy.depth > 0 else None
     tokenizer_file = Path(folder("target.path", config.target)) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
 
@@ -94,7 +98,7 @@ def setup(config: DictConfig) -> Setup:
         return tokenizer.encode(text).ids
 
     requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    return Setup(plan, target, drafter, tokenizer, requests)
+    return Setup(plan, target, drafter, load_drafter, tokenizer, requests)
 
 
 def checked_target(node: DictConfig) -> None:

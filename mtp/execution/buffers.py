@@ -28,6 +28,7 @@ class Buffers:
         self.anchors, self.positions, self.produced = table(slots), table(slots), table(slots)
         self.drafts = table(slots, max(depth, largest_group - 1))
         self.held = table(slots)  # lengths decide: drafts[slot, held[slot]:] mean nothing
+        self.draftable = table(slots)  # 0: the slot's drafter state is lost, it holds no drafts any more
         self.max_new, self.context, self.min_new = table(slots), table(slots), table(slots)
         self.stop_ids, self.stop_counts = table(slots, self.max_stop_ids), table(slots)
         self._of_slot = [value for value in vars(self).values() if isinstance(value, Tensor)]
@@ -46,6 +47,7 @@ class Buffers:
         """The slot's limits; everything of an earlier request is gone."""
         stops = sorted(stops_of(request, limits))
         self.clear(slot)
+        self.draftable[slot] = 1
         self.max_new[slot] = request.max_new_tokens
         self.context[slot] = limits.context
         self.min_new[slot] = request.min_new_tokens

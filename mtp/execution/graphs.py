@@ -23,6 +23,24 @@ class CaptureError(RuntimeError):
     """The work did what a captured graph cannot do."""
 
 
+_depth = 0  # captures and their warm-ups under way
+
+
+@contextlib.contextmanager
+def _under_way():
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+
+
+def capturing() -> bool:
+    """Whether what runs now is being captured, or warmed up for it: its failures belong to the capture."""
+    return _depth > 0
+
+
 class CudaGraphs:
     """rest(): sets every kept count to 0, so that warming up a commit changes nothing.
 
@@ -40,14 +58,14 @@ class CudaGraphs:
 
     def warm(self, work: Work) -> None:
         self._rest()
-        with self._side_stream(), _memory_errors():
+        with _under_way(), self._side_stream(), _memory_errors():
             work()
 
     def capture(self, work: Work) -> Graph:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self._device)
         try:
-            with _memory_errors(), torch.cuda.stream(self._stream):
+            with _under_way(), _memory_errors(), torch.cuda.stream(self._stream):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     work()
@@ -112,7 +130,8 @@ class CpuGraphs:
 
     def warm(self, work: Work) -> None:
         self._rest()
-        work()
+        with _under_way():
+            work()
 
     @torch.inference_mode()
     def capture(self, work: Work) -> Graph:
@@ -122,7 +141,7 @@ class CpuGraphs:
         recorder = _Recorder(graph)
         self._recording = True
         try:
-            with _NoHostReads(recorder), recorder:
+            with _under_way(), _NoHostReads(recorder), recorder:
                 work()
         finally:
             self._recording = False

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from mtp.commit import Committed
 from mtp.commit import Finish as CommitFinish
-from mtp.drafters.protocol import Drafter
+from mtp.drafters.protocol import Drafted, Drafter
 from mtp.execution.buckets import Buckets
 from mtp.execution.buffers import Buffers, copy_into
+from mtp.execution.drafting import DrafterGuard
+from mtp.execution.graphs import capturing
 from mtp.execution.protocol import Outcome, stops_of
 from mtp.request import Request
 from mtp.targets.protocol import Target
@@ -28,7 +30,7 @@ class ModelExecutor:
     """One target, one drafter (None: plain decoding), one set of slots.
 
     largest_group: most rows a policy gives a slot; depth: most drafts made at once; rows: of a window; buckets: row counts
-    that windows are rounded up to.
+    that windows are rounded up to; reload_drafter: gives another drafter, bound to the target, when one fails.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class ModelExecutor:
         depth: int,
         buckets: Buckets,
         device: torch.device,
+        reload_drafter: Callable[[], Drafter] | None = None,
     ) -> None:
         if drafter is not None and depth > drafter.max_depth:
             raise ValueError(f"draft depth is {depth}, expected at most {drafter.max_depth} (this drafter)")
-        self.target, self.drafter = target, drafter
+        self.target = target
+        self.drafting = DrafterGuard(drafter, reload_drafter)
         self.limits = target.limits
         self.max_depth = depth if drafter is not None else 0
         self.buckets = buckets
@@ -74,7 +78,9 @@ class ModelExecutor:
 
     def admit(self, slot: int, request: Request) -> None:
         self.release(slot)
+        self.drafting.admit(slot)
         self.buffers.admit(slot, request, self.limits)
+        self._hold_none_where_ended()
         self._prompts[slot] = torch.tensor(request.prompt, dtype=torch.int32, device=self._device)
         if request.min_new_tokens > 0:
             self._banning.add(slot)
@@ -82,8 +88,7 @@ class ModelExecutor:
     def release(self, slot: int) -> None:
         self.buffers.clear(slot)
         self.target.clear(slot)
-        if self.drafter is not None:
-            self.drafter.clear(slot)
+        self.drafting.release(slot)
         self._prompts.pop(slot, None)
         self._banning.discard(slot)
 
@@ -95,9 +100,9 @@ class ModelExecutor:
         prompt, b = self._prompts[slot], self.buffers
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
-        if self.drafter is not None:  # entry i needs token i + 1: the last row's is not known before its pick
-            fed = stop - start - int(last)
-            self.drafter.prefill(slot, prompt[start : start + fed + 1], hidden[:fed], start)
+        fed = stop - start - int(last)  # entry i needs token i + 1: the last row's is not known before its pick
+        text, fresh = prompt[start : start + fed + 1], slot if start == 0 else None
+        self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), fresh=fresh)
         if not last:
             return None
         b.anchors[slot] = prompt[-1]
@@ -157,14 +162,29 @@ class ModelExecutor:
         kept, running = b.accepted.kept, b.accepted.finish == RUNNING
         held = torch.zeros_like(kept)
         confidence = torch.zeros(b.slots, depth, device=self._device)
-        if self.drafter is not None:
+
+        def advance(drafter: Drafter) -> tuple[Tensor, Drafted]:
             # the entry before the anchor's position is the last one fed; past its own context a drafter is not asked
-            room = self.drafter.context - b.positions + 1
+            room = (drafter.context - b.positions + 1).clamp(min=0)
             fed = torch.where(room > 0, kept, 0)
-            drafts, confidence, counts = self.drafter.advance(b.window(bucket), fed, b.picks(bucket), b.hidden(bucket), depth)
-            held = torch.where((fed > 0) & running, torch.minimum(counts, room), 0).int()
-            b.hold(drafts, held)
+            return room, drafter.advance(b.window(bucket), fed, b.picks(bucket), b.hidden(bucket), depth)
+
+        if self.drafting.drafter is not None:
+            # a failure inside a capture is the capture's: the window then runs eagerly, and the guard acts there
+            advanced = advance(self.drafting.drafter) if capturing() else self.drafting.call(advance)
+            if advanced is not None:
+                room, (drafts, confidence, counts) = advanced
+                held = torch.where(running & (kept > 0), torch.minimum(counts, room), 0) * b.draftable
+                b.hold(drafts, held)
+            else:
+                b.held.zero_()
+                self._hold_none_where_ended()
         b.report(held, confidence)
+
+    def _hold_none_where_ended(self) -> None:
+        for slot in self.drafting.ended:
+            self.buffers.draftable[slot] = 0
+            self.buffers.held[slot] = 0
 
     # ---- results and time
 
@@ -172,7 +192,8 @@ class ModelExecutor:
         width = self.buffers.width
         rows = self.buffers.results[:, : 3 + width + depth].cpu()  # the window's one device-to-host copy
         floats = rows[:, 3 + width :].view(torch.float32)
-        return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist()) for slot in (group.slot for group in groups)]
+        reasons = self.drafting.plain_reason
+        return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist(), reasons(slot)) for slot in (group.slot for group in groups)]
 
     def wait_until(self, time_s: float) -> None:
         time.sleep(max(0.0, time_s - time.perf_counter()))
@@ -190,7 +211,7 @@ class ModelWork:
         rows = sum(group.rows for group in groups)
         self._executor, self._groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
-        self.baked = (self._bucket, depth, bans)
+        self.baked = (self._bucket, depth, bans, executor.drafting.reloads)
         self.padded = self._bucket - rows
 
     def verify(self) -> None:
@@ -203,7 +224,8 @@ class ModelWork:
         return self._executor.outcomes(self._groups, self._depth)
 
 
-def _outcome(slot: int, row: list[int], confidence: list[float]) -> Outcome:
+def _outcome(slot: int, row: list[int], confidence: list[float], plain_reason: str | None) -> Outcome:
     kept, finish, held = row[:3]
     committed = Committed(tuple(row[3 : 3 + kept]), kept, max(0, kept - 1), FINISH[finish])
-    return Outcome(slot, committed, held, tuple(confidence[:held]), NUMERIC_ERROR if finish == ERROR else None)
+    error = NUMERIC_ERROR if finish == ERROR else None
+    return Outcome(slot, committed, held, tuple(confidence[:held]), error, plain_reason)
