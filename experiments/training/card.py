@@ -16,6 +16,20 @@ WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's 
 POINTS = 16  # of the loss curve
 
 
+# measured once, apart from the run that a card is about
+LOOPS = """
+What helped, measured. Phase 2, with it against without it, 450 steps of all phases each, the same seed:
+
+| | held-out loss, code / prose | after a repeated 16-gram | distinct 4-grams |
+|---|---|---|---|
+| without phase 2 (`share_loops=0`) | 3.55 / 3.90 | 54% / 53% | 0.33 / 0.34 |
+| with it (`share_loops=0.12`) | 3.68 / 4.02 | 32% / 34% | 0.58 / 0.58 |
+
+More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram 37% / 36% against 32% / 29%, distinct 4-grams
+0.52 / 0.57 against 0.60 / 0.57. Vocabulary, dropout (0 here) and data order were not varied.
+"""
+
+
 def write_card(folder: Path) -> dict[str, Any]:
     """Needs training.json beside the weights. Returns the figures."""
     found = figures(folder)
@@ -115,7 +129,7 @@ def figure_section(found: dict[str, Any]) -> str:
         "",
         f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes",
     ]
-    lines += ["over the text, and phase 2; none of them was switched off to see what it alone is worth."]
+    lines += ["over the text, and phase 2.", LOOPS]
     for kind, least in WANTED.items():
         got = found[kind]["heads"]["high"]["own_novel_first"]
         verdict = "met" if got >= least else "missed"
