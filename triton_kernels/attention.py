@@ -36,11 +36,7 @@ def window_attention_torch(
     """
     rows, heads, size = q.shape
     slots, kv_heads, capacity, _ = keys.shape
-    require("q", q, shape=[None, None, None], dtypes=FLOATS)
-    for name, tensor in (("k", k), ("v", v)):
-        require(name, tensor, shape=[rows, kv_heads, size], dtypes=[q.dtype], like=q)
-    for name, tensor in (("keys", keys), ("values", values)):
-        require(name, tensor, shape=[slots, kv_heads, capacity, size], dtypes=[q.dtype], like=q)
+    _check(q, k, v, keys, values)
     require("positions", positions, shape=[rows], dtypes=[torch.int32], like=q)
     require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=q)
     if counts is not None:
@@ -86,13 +82,9 @@ def prefill_attention_torch(
 
     q: [n, heads, size]; k, v: [n, kv heads, size]; keys, values: [slots, kv heads, capacity, size]; all of one dtype.
     """
-    count, heads, size = q.shape
+    count, heads, _size = q.shape
     slots, kv_heads, capacity, _ = keys.shape
-    require("q", q, shape=[None, None, None], dtypes=FLOATS)
-    for name, tensor in (("k", k), ("v", v)):
-        require(name, tensor, shape=[count, kv_heads, size], dtypes=[q.dtype], like=q)
-    for name, tensor in (("keys", keys), ("values", values)):
-        require(name, tensor, shape=[slots, kv_heads, capacity, size], dtypes=[q.dtype], like=q)
+    _check(q, k, v, keys, values)
     if not (0 <= slot < slots and start >= 0 and start + count <= capacity):
         raise ValueError(f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}")
     stop = start + count
@@ -108,6 +100,16 @@ def prefill_attention_torch(
         enable_gqa=heads != kv_heads,
     )
     return out[0].transpose(0, 1)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Rows and caches that fit each other."""
+    require("q", q, shape=[None, None, None], dtypes=FLOATS)
+    slots, kv_heads, capacity, _ = keys.shape
+    for name, tensor in (("k", k), ("v", v)):
+        require(name, tensor, shape=[q.shape[0], kv_heads, q.shape[2]], dtypes=[q.dtype], like=q)
+    for name, tensor in (("keys", keys), ("values", values)):
+        require(name, tensor, shape=[slots, kv_heads, capacity, q.shape[2]], dtypes=[q.dtype], like=q)
 
 
 _operation = operation(
