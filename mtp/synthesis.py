@@ -50,10 +50,10 @@ class Synthesis:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}, expected an integer, {least} to {most}")
-        for name, least, most in (("correlation", 0, 0.999), ("spread", 0, 5), ("auc", 0.5, 1), ("slope", -10, 10), ("offset", -10, 10)):
+        for name, low, high in (("correlation", 0.0, 0.999), ("spread", 0, 5), ("auc", 0.5, 1), ("slope", -10, 10), ("offset", -10, 10)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-                raise ValueError(f"{name} is {value!r}, expected {least:g} to {most:g}")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+                raise ValueError(f"{name} is {value!r}, expected {low:g} to {high:g}")
         _solved(self)  # refuses an AUC that cannot be had
 
     def tape(self, length: int, seed: int) -> Tape:
@@ -98,7 +98,7 @@ def _solved(settings: Synthesis) -> _Solved:
     logits = levels[parts] - settings.spread * z
     mean, sd = logits.mean(0), np.maximum(logits.std(0), 1e-9)
     p, noise = _sigmoid(logits), draw.standard_normal(logits.shape)
-    reach = np.cumprod(np.pad(p, ((0, 0), (1, 0)), constant_values=1), 1)[:, :-1]  # that a draft's turn comes
+    reach = np.cumprod(p, 1) / p  # that a draft's turn comes
 
     def signal(weight: float) -> Floats:
         return weight * (logits - mean) / sd + math.sqrt(1 - weight**2) * noise

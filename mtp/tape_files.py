@@ -50,12 +50,13 @@ def read_tapes(path: str | Path) -> dict[str, Tape]:
 
 def _frame(pl: Any, name: str, tape: Tape) -> Any:
     count = len(tape.tokens)
+    held: list[int | None] = [len(row) for row in tape.confidence] or [None] * count
     columns = {
         "request": pl.Series([name] * count, dtype=pl.String),
         "index": pl.Series(range(count), dtype=pl.Int32),
         "token": pl.Series(tape.tokens, dtype=pl.Int32),
         "matches": pl.Series(tape.matches, dtype=pl.Int32),
-        "held": pl.Series([len(row) for row in tape.confidence] or [None] * count, dtype=pl.Int32),
+        "held": pl.Series(held, dtype=pl.Int32),
     }
     for group, rows, dtype in (("confidence", tape.confidence, pl.Float32), ("truth", tape.truth, pl.Float64)):
         for place in range(max(map(len, rows), default=0)):
