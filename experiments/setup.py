@@ -75,7 +75,9 @@ def plan_of(config: DictConfig) -> Plan:
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
     plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), build(config.cost, "cost"))
     if on_tapes:
-        workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+        deepest = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed).depth
+        if policy.depth > deepest:
+            raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {deepest} (the depth of these tapes)")
         return plan
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
