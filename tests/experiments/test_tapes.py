@@ -46,6 +46,7 @@ def test_a_recorded_run_is_replayed_from_its_folder_alone_window_by_window(go, d
     recorded, metrics = go("experiment=record", f"drafter={drafter}", *MODEL)
     assert metrics["parity"]["exact"]
     assert metrics["mean_acceptance_length"] == 1  # plain decoding: every window drafts, none is verified
+    assert metrics["policy"]["tokens"] == 3 * (20 - 7)
     for options in (["grant=off"], ["share=tick", "grant.budget=2"], ["policy=static_k", "policy.k=3", "share=window", "grant=rotate"]):
         real, on_model = go(f"drafter={drafter}", *options, *MODEL)
         replayed, on_tape = go("workload=recorded", f"workload.path={recorded}", "plain=false", *options)
