@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
-from experiments.settings import LayoutSettings, Settings, check_grant
+from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.tape_set import TapeWorkload
 from experiments.workloads import PromptFile
 from mtp.costs import Cost
@@ -71,6 +71,8 @@ def plan_of(config: DictConfig) -> Plan:
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
+    if settings.plan == "device":
+        check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
     plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), build(config.cost, "cost"))

@@ -133,6 +133,7 @@ BAD = [
     ([SYNTHETIC, "workload.bogus=1"], "bogus"),
     ([SYNTHETIC, "slots=1025"], "slots is 1025, expected an integer, 1 to 1024"),
     ([SYNTHETIC, "workload.depth=2"], "the policy drafts 3 tokens, expected at most 2 (the depth of these tapes)"),
+    ([SYNTHETIC, "plan=device"], "plan is device, but the workload is on tapes"),
     ([SYNTHETIC, "policy=record"], "policy=record needs a target"),
     (["policy=record", "grant=rotate"], "policy=record needs a target, a drafter and grant=off"),
     (["policy=record", "policy.depth=0"], "policy.depth is 0, expected an integer, 1 to 7"),
