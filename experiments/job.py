@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from mtp.engine import Engine
 from mtp.execution.buckets import Buckets, bit_equal_row_counts
 from mtp.execution.model import ModelExecutor
 from mtp.grants.figures import grant_figures, request_grants
+from mtp.layout_figures import layout_figures
 from mtp.layouts import Layout
 from mtp.metrics import summarise
 from mtp.policies import Policy, StaticK
@@ -165,6 +165,6 @@ def _metrics(
         "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
         "grants": grant_figures(engine.grants),
-        "layouts": {"key": engine.layout.key, **asdict(engine.layout.stats())},
+        "layouts": layout_figures(engine.layout.key, engine.layout.stats(), (step.halves for step in windows), decode_s=decode_s),
         "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
     }
