@@ -139,9 +139,10 @@ class LayoutCache:
         return replace(halves, capture=self._capture_s - captured_before, path=path)
 
     def clear(self) -> None:
-        """Drop every pair: something baked into all of them has changed."""
+        """Drop every pair, and forget which keys failed: something baked into all of them has changed."""
         while self._pairs:
             self._pairs.popitem()[1].reset()
+        self._failed.clear()
 
     def stats(self) -> LayoutStats:
         return LayoutStats(capture_s=self._capture_s, bytes=self._backend.pool_bytes(), given_up=self._given_up, **self._counts)

@@ -18,7 +18,9 @@ DATA_SHAPES = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::
 
 
 class CpuGraph:
-    """Recorded operations on fixed storages; a replay runs them again and writes the results to the same places."""
+    """Recorded operations on fixed storages; a replay runs them again and writes the results to the same places.
+
+    Results hold no values before the first replay, nor after `reset`, when the memory is no longer the graph's: both are poisoned."""
 
     def __init__(self, release: Callable[[int], None]) -> None:
         self.calls: list[tuple[Any, tuple, dict, list[Tensor]]] = []
@@ -32,7 +34,14 @@ class CpuGraph:
             for place, value in zip(results, _tensors(values), strict=True) if results else ():
                 place.copy_(value)
 
+    @torch.inference_mode()
+    def poison(self) -> None:
+        for _, _, _, results in self.calls:
+            for tensor in results:
+                _poison(tensor)
+
     def reset(self) -> None:
+        self.poison()
         self.calls.clear()
         self._release(self.bytes)
         self.bytes = 0
@@ -66,9 +75,7 @@ class CpuGraphs:
             self._recording = False
         if recorder.broken:  # an error that the work swallowed still invalidates the capture
             raise CaptureError(recorder.broken)
-        for _, _, _, fresh in graph.calls:  # a capture computes nothing: only a replay makes these results
-            for tensor in fresh:
-                _poison(tensor)
+        graph.poison()
         self._bytes += graph.bytes
         return graph
 
@@ -85,6 +92,11 @@ class _Recorder(TorchDispatchMode):
         self.graph = graph
         self.broken: str | None = None
         self.inside = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; True would make the first capture import the whole compiler, for more than a second."""
+        return False
 
     def refuse(self, what: str) -> None:
         self.broken = self.broken or f"{what}: not permitted in a capture"
