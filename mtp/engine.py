@@ -18,7 +18,7 @@ from mtp.execution.protocol import Executor, Outcome
 from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Halves, Layout
 from mtp.metrics import Round
-from mtp.policies import Declining, Policy
+from mtp.policies import Declining, Learning, Part, Policy, Seen
 from mtp.request import Finish, Finished, Request, Stream
 from mtp.windows import Group
 
@@ -73,7 +73,8 @@ class Engine:
             raise ValueError(f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})")
         self.executor = executor
         self.rows = rows
-        self.policy = policy
+        self.learning = policy.open() if isinstance(policy, Learning) else None
+        self.policy = self.learning or policy
         self.grants = (grants or Everyone()).open(slots)
         self.layout = layout or Eager(executor.now)
         self.prefill_chunk = prefill_chunk
@@ -192,6 +193,7 @@ class Engine:
         stream.prefill_s += self.executor.now() - begin_s
         if outcome is not None:
             stream.position = end - 1
+            self._tell([_part(stream, 0, outcome)], rows=1, padded=0, depth=depth, seconds=self.executor.now() - begin_s)
             self._book(stream, outcome, stream.prefill_s)
         self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
@@ -217,6 +219,9 @@ class Engine:
         entered = {group.slot for group in groups}
         for stream in decoding:
             stream.skips = 0 if stream.slot in entered else stream.skips + 1
+        parts = [_part(stream, group.rows, outcome) for stream, group, outcome in zip(taking_part, groups, outcomes, strict=True)]
+        seconds = end_s - begin_s - halves.capture
+        self._tell(parts, rows=decision.plan.rows, padded=work.padded, depth=depth, seconds=seconds)
         for stream, group, outcome in zip(taking_part, groups, outcomes, strict=True):
             self.rounds.append(_round(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
             stream.rounds += 1
@@ -224,6 +229,10 @@ class Engine:
             self._book(stream, outcome, end_s - start_s)
         self.windows += 1
         self.steps.append(Step("window", decision.plan.rows, begin_s, self.executor.now(), work.padded, halves, turn.speculative))
+
+    def _tell(self, parts: Sequence[Part], *, rows: int, padded: int, depth: int, seconds: float) -> None:
+        if self.learning:
+            self.learning.saw(Seen(tuple(parts), rows, padded, depth, seconds))
 
     # ---- booking
 
@@ -272,7 +281,13 @@ class Engine:
         self._file(stream.request, stream, finish, error)
 
     def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None = None) -> None:
+        if self.learning:
+            self.learning.left(request.id)
         self.finished.append(Finished.of(request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()))
+
+
+def _part(stream: Stream, rows: int, outcome: Outcome) -> Part:
+    return Part(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
 
 
 def _round(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:

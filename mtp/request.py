@@ -100,6 +100,7 @@ class Stream:
             cap=cap,
             confidence=self.confidence if held else (),
             skips=self.skips,
+            request=self.request.id,
         )
 
 

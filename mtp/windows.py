@@ -12,7 +12,7 @@ class SlotView:
 
     held: drafts it holds; room: tokens it may still emit; position: its anchor's; context: most prompt + output tokens;
     cap: most rows the grants allow it (None = no cap); survival[j]: probability that its first j + 1 drafts are accepted;
-    confidence: the drafter's own, per held draft; skips: windows it was left out of in a row.
+    confidence: the drafter's own, per held draft; skips: windows it was left out of in a row; request: whose slot it is.
     """
 
     slot: int
@@ -24,6 +24,7 @@ class SlotView:
     survival: tuple[float, ...] = ()
     confidence: tuple[float, ...] = ()
     skips: int = 0
+    request: str = ""
 
     @property
     def limit(self) -> int:

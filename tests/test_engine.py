@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mtp.engine import Engine
 from mtp.execution.tape import TapeExecutor
-from mtp.policies import RotateGrow, StaticK
+from mtp.policies import RotateGrow, Seen, StaticK
 from mtp.request import Request
 from tests.tapes import LIMITS, engine_of, expected, random_tape
 
@@ -169,3 +169,47 @@ def test_bad_sizes_name_the_value(bad):
 def test_the_pure_core_needs_no_torch():
     code = "import sys, mtp.engine, mtp.execution.tape, mtp.layouts, mtp.metrics; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Watcher(StaticK):
+    """A policy with state: it writes down what it is told."""
+
+    def open(self):
+        fresh = Watcher(self.k)
+        object.__setattr__(fresh, "log", [])
+        return fresh
+
+    def saw(self, seen):
+        self.log.append(seen)
+
+    def left(self, request):
+        self.log.append(request)
+
+    def report(self):
+        return {}
+
+
+def test_a_policy_with_state_is_told_all_that_happened_in_order():
+    requests = {Request(f"r{i}", tuple(range(1, 4 + i)), max_new_tokens=9, ignore_stop=True): random_tape(i) for i in range(3)}
+    policy = Watcher(3)
+    engine = engine_of(requests, policy, slots=2)
+    engine.run()
+    assert not hasattr(policy, "log")  # the settings stay as they were: every engine has a state of its own
+    log = engine.learning.log
+    emitted = {request.id: [] for request in requests}
+    ended = []
+    for entry in log:
+        if isinstance(entry, str):
+            ended.append(entry)
+            continue
+        assert not {part.request for part in entry.parts} & set(ended)
+        assert entry.rows == max(1, sum(part.rows for part in entry.parts))
+        assert entry.seconds > 0
+        for part in entry.parts:
+            request = next(request for request in requests if request.id == part.request)
+            assert part.position == len(request.prompt) - 1 + len(emitted[part.request])
+            assert (part.rows == 0) == (not emitted[part.request])
+            emitted[part.request] += part.committed.tokens
+    assert sorted(ended) == ["r0", "r1", "r2"]
+    assert emitted == {done.id: list(done.tokens) for done in engine.finished}
+    assert sum(isinstance(entry, Seen) and entry.parts[0].rows > 0 for entry in log) == engine.windows

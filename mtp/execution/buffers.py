@@ -38,7 +38,7 @@ class Buffers:
         self._picks = table(rows)
         self._hidden = torch.zeros(rows, hidden, dtype=dtype, device=device)
         self.accepted = Accepted(table(slots), table(slots, largest_group), table(slots), table(slots))
-        self.results = table(slots, 3 + largest_group + depth)  # kept, finish, held, tokens, confidence (the bits of fp32)
+        self.results = table(slots, 3 + largest_group + 2 * depth)  # kept, finish, held, tokens, drafts, confidence (bits of fp32)
         self._staged = torch.zeros(slots, dtype=torch.int32, pin_memory=device.type == "cuda")
 
     # ---- slots
@@ -97,10 +97,10 @@ class Buffers:
         place.copy_(torch.where(moved[:, None], drafts, place))
         self.held.copy_(torch.where(moved, held, self.held))
 
-    def report(self, held: Tensor, confidence: Tensor) -> None:
-        """What the host reads in its one copy; confidence: [slots, depth] fp32."""
+    def report(self, held: Tensor, drafts: Tensor, confidence: Tensor) -> None:
+        """What the host reads in its one copy; drafts: [slots, depth] int32; confidence: [slots, depth] fp32."""
         numbers = torch.stack([self.accepted.kept, self.accepted.finish, held], 1)
-        row = torch.cat([numbers, self.accepted.tokens, confidence.view(torch.int32)], 1)
+        row = torch.cat([numbers, self.accepted.tokens, drafts, confidence.view(torch.int32)], 1)
         self.results[:, : row.shape[1]] = row
 
 

@@ -161,6 +161,7 @@ class ModelExecutor:
         b.move()
         kept, running = b.accepted.kept, b.accepted.finish == RUNNING
         held = torch.zeros_like(kept)
+        drafts = torch.zeros(b.slots, depth, dtype=torch.int32, device=self._device)
         confidence = torch.zeros(b.slots, depth, device=self._device)
 
         def advance(drafter: Drafter) -> tuple[Tensor, Drafted]:
@@ -179,7 +180,7 @@ class ModelExecutor:
             else:
                 b.held.zero_()
                 self._hold_none_where_ended()
-        b.report(held, confidence)
+        b.report(held, drafts, confidence)
 
     def _hold_none_where_ended(self) -> None:
         for slot in self.drafting.ended:
@@ -190,10 +191,13 @@ class ModelExecutor:
 
     def outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         width = self.buffers.width
-        rows = self.buffers.results[:, : 3 + width + depth].cpu()  # the window's one device-to-host copy
-        floats = rows[:, 3 + width :].view(torch.float32)
+        rows = self.buffers.results[:, : 3 + width + 2 * depth].cpu()  # the window's one device-to-host copy
+        floats = rows[:, 3 + width + depth :].view(torch.float32)
         reasons = self.drafting.plain_reason
-        return [_outcome(slot, rows[slot].tolist(), floats[slot].tolist(), reasons(slot)) for slot in (group.slot for group in groups)]
+        return [
+            _outcome(slot, rows[slot, : 3 + width + depth].tolist(), width, floats[slot].tolist(), reasons(slot))
+            for slot in (group.slot for group in groups)
+        ]
 
     def wait_until(self, time_s: float) -> None:
         time.sleep(max(0.0, time_s - time.perf_counter()))
@@ -225,8 +229,9 @@ class ModelWork:
         return self._executor.outcomes(self._groups, self._depth)
 
 
-def _outcome(slot: int, row: list[int], confidence: list[float], plain_reason: str | None) -> Outcome:
+def _outcome(slot: int, row: list[int], width: int, confidence: list[float], plain_reason: str | None) -> Outcome:
     kept, finish, held = row[:3]
     committed = Committed(tuple(row[3 : 3 + kept]), kept, max(0, kept - 1), FINISH[finish])
     error = NUMERIC_ERROR if finish == ERROR else None
-    return Outcome(slot, committed, held, tuple(confidence[:held]), error, plain_reason)
+    drafts = tuple(row[3 + width : 3 + width + held])
+    return Outcome(slot, committed, held, drafts, tuple(confidence[:held]), error, plain_reason)

@@ -27,7 +27,8 @@ def stops_of(request: Request, limits: Limits) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one slot's group led to. held: drafts the executor now holds for it; confidence: the drafter's own, per draft.
+    """What one slot's group led to. held: drafts the executor now holds for it; drafts: their token ids; confidence: the drafter's
+    own, per draft.
 
     plain_reason: the drafter failed and was lost to this slot, which holds no drafts from now on; told once, in the first outcome
     after it happened."""
@@ -35,6 +36,7 @@ class Outcome:
     slot: int
     committed: Committed
     held: int = 0
+    drafts: tuple[int, ...] = ()
     confidence: tuple[float, ...] = ()
     error: str | None = None
     plain_reason: str | None = None

@@ -117,7 +117,7 @@ class TapeExecutor:
         if slot in self.drafting.ended:
             return Outcome(slot, committed, plain_reason=self.drafting.plain_reason(slot))
         confidence = place.tape.confidence[place.emitted - 1] if place.tape.confidence else ()
-        return Outcome(slot, committed, depth, tuple(confidence[:depth]))
+        return Outcome(slot, committed, depth, confidence=tuple(confidence[:depth]))
 
     def _token(self, place: _Place, index: int) -> int:
         """Past the tape's end nothing is ever emitted: any id will do."""

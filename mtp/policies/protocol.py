@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from mtp.commit import Committed
 from mtp.request import Request
 from mtp.windows import SlotView, WindowPlan
 
@@ -38,4 +39,53 @@ class Declining(Protocol):
 
     def declines(self, request: Request) -> bool:
         """True: the request decodes plainly for good."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """What became of one slot in a window, or at the end of its prefill (rows 0).
+
+    position: its anchor's, before; drafts, confidence: token ids of the drafts it holds now, and the drafter's own view of them.
+    """
+
+    request: str
+    slot: int
+    rows: int
+    position: int
+    committed: Committed
+    drafts: tuple[int, ...]
+    confidence: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One window, or the end of one prefill, as it went. rows: before padding; depth: drafted after it; seconds: of the step,
+    planning included, booking and captures left out."""
+
+    parts: tuple[Part, ...]
+    rows: int
+    padded: int
+    depth: int
+    seconds: float
+
+
+@runtime_checkable
+class Learning(Policy, Protocol):
+    """A policy with state. The configured object is its settings; an engine works on what `open` gives."""
+
+    def open(self) -> Learning:
+        """Settings with a fresh state."""
+        ...
+
+    def saw(self, seen: Seen) -> None:
+        """After every window and every prefill, before their tokens are booked: those that end here have not left yet."""
+        ...
+
+    def left(self, request: str) -> None:
+        """The request has ended, wherever it was: what was kept about it alone goes."""
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """What it did and why, as plain JSON values: the `policy` of metrics.json."""
         ...

@@ -164,3 +164,28 @@ def test_more_stop_ids_than_there_is_room_for_are_refused(folder):
     run = engine(target, None, StaticK(0), slots=1)
     with pytest.raises(ValueError, match="17 stop ids, expected at most 16"):
         run.submit(Request("a", (1,), 5, stop_ids=frozenset(range(17))))
+
+
+def test_the_host_reads_the_drafts_that_the_device_holds(folder):
+    target = load_target(folder, slots=3, context=CONTEXT, dtype=torch.float32, device=CPU)
+    todo = requests(3, 20)
+    run = engine(target, replay(target, alone(target, todo)), RotateGrow(), slots=3)
+    held: dict[int, tuple[int, ...]] = {}
+    met = 0
+
+    def outcomes(groups, depth, read=run.executor.outcomes):
+        nonlocal met
+        results = read(groups, depth)
+        for group, outcome in zip(groups, results, strict=True):
+            slot, accepted = outcome.slot, outcome.committed.accepted
+            assert list(outcome.drafts) == run.executor.buffers.drafts[slot, : outcome.held].tolist()
+            assert len(outcome.confidence) == outcome.held == (0 if outcome.committed.finish else depth)
+            if group.rows > 1:  # what was accepted had been held
+                assert outcome.committed.tokens[:accepted] == held[slot][:accepted]
+                met += accepted
+            held[slot] = outcome.drafts
+        return results
+
+    run.executor.outcomes = outcomes
+    decode(run, todo)
+    assert met > 20
