@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def engine_run(
     drafter = load_qwen_mtp(MODEL, target, buckets=buckets) if tiny else SumDrafter(target)
     executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=3, buckets=buckets, device=device)
     clock = clock or executor.now
-    cache = LayoutCache(capacity, wrap(graphs_for(device, executor.buffers.rest)), clock=clock) if key else None
+    cache = LayoutCache(capacity, wrap(graphs_for(device, executor.resting)), clock=clock) if key else None
     layout = Keyed(key, cache) if key and cache is not None else Eager(clock)
     engine = Engine(executor, slots=SLOTS, policy=RotateGrow(), layout=layout)
     for number in range(6):
@@ -95,7 +96,7 @@ class Products:
 
 def products(device: torch.device) -> tuple[Tensor, Tensor, LayoutCache]:
     x, out = torch.randn(8, 128, device=device), torch.zeros(8, 128, device=device)
-    return x, out, LayoutCache(2, graphs_for(device, lambda: None))
+    return x, out, LayoutCache(2, graphs_for(device, contextlib.nullcontext))
 
 
 def evict(device: torch.device) -> list[str]:

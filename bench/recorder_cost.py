@@ -49,7 +49,7 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
         target, load_qwen_mtp(MODEL, target, buckets=buckets), slots=slots, largest_group=4, depth=3, buckets=buckets, device=CPU
     )
     texts = prompts("code", slots, 32)
-    cache = LayoutCache(64, CpuGraphs(executor.buffers.rest), clock=executor.now)
+    cache = LayoutCache(64, CpuGraphs(executor.resting), clock=executor.now)
     layouts: tuple[Layout, Layout] = (Eager(executor.now), Keyed("slots", cache))
     decode(executor, layouts[0], texts, new)  # first calls pay for what they load
     filling, expected = decode(executor, layouts[1], texts, new)

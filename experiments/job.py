@@ -19,11 +19,12 @@ from experiments.setup import Setup, setup
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets, bit_equal_row_counts
 from mtp.execution.model import ModelExecutor
+from mtp.execution.planning import PlanningExecutor
 from mtp.grants.figures import grant_figures, request_grants
 from mtp.layout_figures import layout_figures
 from mtp.layouts import Layout
 from mtp.metrics import summarise
-from mtp.policies import Policy, StaticK
+from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
 WARM_TOKENS = 8
@@ -40,17 +41,7 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     console.print(f"{len(made.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
                   f"{str(made.target.dtype).removeprefix('torch.')} on {made.plan.device}")  # fmt: skip
     _probe(made, console)
-    executor = ModelExecutor(
-        made.target,
-        made.drafter,
-        slots=settings.slots,
-        rows=settings.rows,
-        largest_group=max(settings.sizes),
-        depth=made.plan.policy.depth,
-        buckets=settings.buckets,
-        device=made.plan.device,
-        reload_drafter=made.load_drafter,
-    )
+    executor = _executor(made)
     _engine(made, executor, made.requests)  # refuses what cannot be served before anything is decoded
     reference = None
     if settings.parity != "off":
@@ -82,6 +73,23 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     if settings.parity == "exact" and not parity.exact:
         raise ParityError(f"tokens differ from plain decoding: {parity.first_difference}")
     return metrics
+
+
+def _executor(made: Setup) -> ModelExecutor:
+    settings, policy = made.plan.settings, made.plan.policy
+    options: dict[str, Any] = {
+        "slots": settings.slots,
+        "rows": settings.rows,
+        "largest_group": max(settings.sizes),
+        "depth": policy.depth,
+        "buckets": settings.buckets,
+        "device": made.plan.device,
+        "reload_drafter": made.load_drafter,
+    }
+    if settings.plan == "host":
+        return ModelExecutor(made.target, made.drafter, **options)
+    assert isinstance(policy, (RotateGrow, StaticK))
+    return PlanningExecutor(made.target, made.drafter, policy=policy, **options)
 
 
 def _engine(

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
-from experiments.settings import LayoutSettings, Settings, check_grant
+from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import MAX_DEPTH
@@ -67,6 +67,8 @@ def plan_of(config: DictConfig) -> Plan:
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
+    if settings.plan == "device":
+        check_device_plan(policy, layout, grants)
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     checked_target(config.target)

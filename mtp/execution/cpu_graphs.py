@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mtp.execution.capture import CaptureError, Work, under_way
+from mtp.execution.capture import CaptureError, Resting, Work, under_way
 from mtp.layout_cache import Graph
 
 HOST_READS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "is_nonzero", "equal"}
@@ -51,14 +51,13 @@ class CpuGraphs:
     """Every torch operation and every kernel (one opaque operation each) is recorded, none takes effect, new results are
     poisoned, and what reads the host or shapes by data is refused: work that a CUDA graph would break on fails here too."""
 
-    def __init__(self, rest: Work) -> None:
-        self._rest = rest
+    def __init__(self, resting: Resting) -> None:
+        self._resting = resting
         self._bytes = 0
         self._recording = False
 
     def warm(self, work: Work) -> None:
-        self._rest()
-        with under_way():
+        with self._resting(), under_way():
             work()
 
     @torch.inference_mode()

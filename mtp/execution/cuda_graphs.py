@@ -8,19 +8,19 @@ from functools import partial
 
 import torch
 
-from mtp.execution.capture import Work, under_way
+from mtp.execution.capture import Resting, Work, under_way
 from mtp.layout_cache import Graph
 
 
 class CudaGraphs:
-    """rest(): sets every kept count to 0, so that warming up a commit changes nothing.
+    """resting(): a context in which nothing is kept, so that warming up a commit changes nothing.
 
     torch.cuda.graph is not used: when capture_end raises it leaves the side stream current. Compiled kernels are held by Triton's
     own caches for the life of the process.
     """
 
-    def __init__(self, device: torch.device, rest: Work) -> None:
-        self._device, self._rest = device, rest
+    def __init__(self, device: torch.device, resting: Resting) -> None:
+        self._device, self._resting = device, resting
         self._stream = torch.cuda.Stream(device)
         self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # a pool lives as long as a graph in it
         with self._side_stream():  # its matmul workspace must not belong to the first graph's pool
@@ -29,8 +29,7 @@ class CudaGraphs:
         self._pool = self._fresh_pool()
 
     def warm(self, work: Work) -> None:
-        self._rest()
-        with under_way(), self._side_stream(), _memory_errors():
+        with self._resting(), under_way(), self._side_stream(), _memory_errors():
             work()
 
     def capture(self, work: Work) -> Graph:

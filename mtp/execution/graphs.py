@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from mtp.execution.capture import CaptureError, Work, capturing
+from mtp.execution.capture import CaptureError, Resting, Work, capturing
 from mtp.execution.cpu_graphs import CpuGraphs
 from mtp.execution.cuda_graphs import CudaGraphs
 from mtp.layout_cache import Graph, GraphBackend
@@ -47,6 +47,6 @@ class FailingGraphs:
             raise fault
 
 
-def graphs_for(device: torch.device, rest: Work) -> GraphBackend:
+def graphs_for(device: torch.device, resting: Resting) -> GraphBackend:
     """The device's own backend."""
-    return CudaGraphs(device, rest) if device.type == "cuda" else CpuGraphs(rest)
+    return CudaGraphs(device, resting) if device.type == "cuda" else CpuGraphs(resting)

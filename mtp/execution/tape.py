@@ -142,13 +142,13 @@ class TapeWork:
         self._executor = executor
 
     def stage(self, groups: Sequence[Group], depth: int) -> None:
-        self._groups, self._depth, self.baked = groups, depth, depth
+        self.groups, self._depth, self.baked = groups, depth, depth
 
     def verify(self) -> None:
-        self._executor.verify(self._groups, self._depth)
+        self._executor.verify(self.groups, self._depth)
 
     def commit(self) -> None:
-        self._outcomes = self._executor.commit(self._groups, self._depth)
+        self._outcomes = self._executor.commit(self.groups, self._depth)
 
     def outcomes(self) -> Sequence[Outcome]:
         return self._outcomes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -18,7 +20,7 @@ def driver(monkeypatch):
 
 @pytest.fixture
 def graphs(driver):
-    return CudaGraphs(torch.device("cpu"), lambda: None)
+    return CudaGraphs(torch.device("cpu"), contextlib.nullcontext)
 
 
 def nothing() -> None:
@@ -30,12 +32,20 @@ class Work:
         self.verify, self.commit = nothing, commit
 
 
-def test_the_warm_up_rests_first_and_runs_on_the_side_stream(driver):
+def test_the_warm_up_rests_and_runs_on_the_side_stream(driver):
     seen = []
-    graphs = CudaGraphs(torch.device("cpu"), lambda: seen.append("rest"))
+
+    @contextlib.contextmanager
+    def resting():
+        seen.append("rest")
+        yield
+        seen.append(driver.current.name)
+
+    graphs = CudaGraphs(torch.device("cpu"), resting)
     graphs.warm(lambda: seen.append((driver.current.name, capturing())))
-    assert seen == ["rest", ("side", True)]
+    assert seen == ["rest", ("side", True), "main"]
     assert driver.current is driver.main
+    graphs = CudaGraphs(torch.device("cpu"), contextlib.nullcontext)
     with pytest.raises(ZeroDivisionError):
         graphs.warm(lambda: 1 // 0)
     assert (driver.current, capturing()) == (driver.main, False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -58,7 +60,7 @@ def test_K01_evicting_one_graph_leaves_the_others_right():
     x, out = torch.randn(8, 16), torch.zeros(8, 16)
     a = Matmuls(None, x, out)
     works = {"A": a, "B": Matmuls(a, x, out), "C": Matmuls(a, x, out)}
-    cache = LayoutCache(2, CpuGraphs(nothing))
+    cache = LayoutCache(2, CpuGraphs(contextlib.nullcontext))
     for key in "ABC":
         cache.run(key, works[key])
     assert "A" not in cache
@@ -86,7 +88,7 @@ def text(target):
 
 
 def graphs(key, capture_on=1):
-    return lambda executor: Keyed(key, LayoutCache(4, CpuGraphs(executor.buffers.rest), capture_on=capture_on))
+    return lambda executor: Keyed(key, LayoutCache(4, CpuGraphs(executor.resting), capture_on=capture_on))
 
 
 def windows(engine):
@@ -129,7 +131,7 @@ def test_K05_a_switch_that_the_host_takes_must_be_in_the_key():
             out.copy_(n + 1 if self.length < 1024 else n * 2)
 
     def run(key_of):
-        cache, seen = LayoutCache(8, CpuGraphs(nothing)), []
+        cache, seen = LayoutCache(8, CpuGraphs(contextlib.nullcontext)), []
         for length in range(1020, 1031):
             n.fill_(length)
             cache.run(key_of(length), Switching(length))
@@ -209,7 +211,7 @@ def test_K09_what_is_compiled_at_first_sight_is_compiled_before_the_capture():
         def commit(self):
             self.half("commit")
 
-    cache = LayoutCache(32, Recording(nothing))
+    cache = LayoutCache(32, Recording(contextlib.nullcontext))
     for rows in (*range(1, 9), 16):
         cache.run(rows, Compiling(rows))
     assert len(compiled) == 18

@@ -43,7 +43,7 @@ def run(target, texts, policy, layout, *, plan=None, **options):
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU)
     cache = None
     if layout:
-        backend = CpuGraphs(executor.buffers.rest)
+        backend = CpuGraphs(executor.resting)
         cache = LayoutCache(backend=FailingGraphs(backend, plan) if plan else backend, **({"capacity": 32} | options))
     engine = Engine(executor, slots=4, policy=policy, layout=Keyed(layout, cache) if layout else None)
     for request in requests():
@@ -111,7 +111,7 @@ def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, refere
     """Poisoned window buffers change nothing, eager or replayed: only the counts say what is there."""
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT)
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU)
-    keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.buffers.rest))) if layout else None
+    keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.resting))) if layout else None
     engine = Engine(executor, slots=4, policy=RotateGrow(), layout=keyed)
     for request in requests():
         engine.submit(request)
