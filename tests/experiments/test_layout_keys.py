@@ -36,7 +36,7 @@ def plan(*overrides):
 def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacities(key, monkeypatch):
     made = []
     monkeypatch.setattr(settings, "LayoutCache", lambda *args, **kwargs: made.append((args, kwargs)))
-    executor = SimpleNamespace(now=None, buffers=SimpleNamespace(rest=None))
+    executor = SimpleNamespace(now=None, resting=None)
     plan(f"layout={key}").layout.build(executor, torch.device("cpu"))
     plan(f"layout={key}", "layout.capacity=5", "layout.capture_on=1", "layout.give_up_after=7").layout.build(executor, torch.device("cpu"))
     assert [(args[0], kwargs["capture_on"], kwargs["give_up_after"]) for args, kwargs in made] == [(32, 2, 128), (5, 1, 7)]
