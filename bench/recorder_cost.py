@@ -1,7 +1,8 @@
 """`python -m bench.recorder_cost`: what the CPU recorder itself costs, with the shipped model on one thread.
 
 Eager and replayed runs of the same requests alternate (ABBA) in one process; every layout was captured before, tokens are
-compared. Prints one line per figure and writes bench/results/recorder_cpu.json.
+compared. Times are the thread's own, so that other work on the machine counts little. Prints one line per cell and writes
+bench/results/recorder_cpu.json.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -49,8 +51,8 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
         target, load_qwen_mtp(MODEL, target, buckets=buckets), slots=slots, largest_group=4, depth=3, buckets=buckets, device=CPU
     )
     texts = prompts("code", slots, 32)
-    cache = LayoutCache(64, CpuGraphs(executor.resting), clock=executor.now)
-    layouts: tuple[Layout, Layout] = (Eager(executor.now), Keyed("slots", cache))
+    cache = LayoutCache(64, CpuGraphs(executor.resting), clock=time.thread_time)
+    layouts: tuple[Layout, Layout] = (Eager(time.thread_time), Keyed("slots", cache))
     decode(executor, layouts[0], texts, new)  # first calls pay for what they load
     filling, expected = decode(executor, layouts[1], texts, new)
     captures = [1000 * halves.capture for halves in filling if halves.path == "capturing"]
