@@ -19,6 +19,7 @@ from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
+from mtp.grants.ring import Ring
 from mtp.layout_figures import layout_figures
 from mtp.metrics import summarise
 from mtp.policies import StaticK
@@ -58,6 +59,9 @@ def run_on(ground: Ground, folder: Path, run_id: str, console: Console) -> dict[
     parity = compare(reference, finished) if reference is not None else Parity(0, False, None)
     metrics = _metrics(ground, engine, run_id, plain, parity, warmup_s, wall_s)
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
+    results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
+    if isinstance(engine.grants, Ring):
+        results.write_grants(folder / "grants.parquet", engine.grants.log)
     results.write_tokens(folder / "tokens.jsonl", finished, ground.decode)
     results.write_json(folder / "metrics.json", metrics)
     first = min(finished, key=lambda done: done.id)
