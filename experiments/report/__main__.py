@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,7 +17,9 @@ class Parser(argparse.ArgumentParser):
 def main() -> None:
     parser = Parser(prog="python -m experiments.report", description="One page, tables and pictures of all runs at or below DIR.")
     parser.add_argument("dir", metavar="DIR", type=Path, help="a folder of runs or sweeps")
-    parser.add_argument("--baseline", metavar="KEY=VALUE,...", help="against which arm; policy=static_k,policy.k=1 (default: plain decoding)")
+    parser.add_argument(
+        "--baseline", metavar="KEY=VALUE,...", help="against which arm; policy=static_k,policy.k=1 (default: plain decoding)"
+    )
     parser.add_argument("--mix-versions", action="store_true", help="take runs of several code versions together")
     parser.add_argument("--out", type=Path, help="the folder to write to (default: DIR/report)")
     given = parser.parse_args()
@@ -31,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

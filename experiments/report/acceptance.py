@@ -64,15 +64,15 @@ def acceptance_of(runs: Sequence[Run]) -> Acceptance:
     if not tables:
         return Acceptance(None, None, 0, ())
     rounds = pl.concat(tables).filter(pl.col("committed") > 0)
-    accepted, drafted = rounds["accepted"].sum(), rounds["drafted"].sum()
+    accepted, drafted = (int(rounds[name].sum()) for name in ("accepted", "drafted"))
     length = 1 + accepted / rounds.height if rounds.height else None
-    positions = tuple(position_of(rounds, place) for place in range(rounds["drafted"].max() or 0))  # type: ignore[call-overload]
-    return Acceptance(length, rate(accepted, drafted), rounds.height, positions)
+    deepest = max(rounds["drafted"].to_list(), default=0)
+    return Acceptance(length, rate(accepted, drafted), rounds.height, tuple(position_of(rounds, place) for place in range(deepest)))
 
 
 def position_of(rounds: pl.DataFrame, place: int) -> Position:
     """A draft is judged iff all before it were accepted and the request went on: a request's end is no miss."""
     offered = rounds.filter(pl.col("drafted") > place)
-    accepted = (offered["accepted"] > place).sum()
-    met_and_missed = ((offered["accepted"] == place) & offered["finish"].is_null()).sum()
+    accepted = int((offered["accepted"] > place).sum())
+    met_and_missed = offered.filter((pl.col("accepted") == place) & pl.col("finish").is_null()).height
     return Position(place, offered.height, accepted + met_and_missed, accepted)

@@ -62,8 +62,12 @@ def facts(run: Run) -> dict[str, str]:
     """What may tell a run from another, as text: its config, the evidence, the machine, the code."""
     known = {key: text(value) for key, value in run.config.items() if key not in APART and "_target_" not in key and "_partial_" not in key}
     commit, versions = run.code
-    return known | {"evidence": run.evidence, "machine": str(run.metrics.get("device")), "commit": commit[:10] + "+" * commit.endswith("+"),
-                    "versions": versions}  # fmt: skip
+    return known | {
+        "evidence": run.evidence,
+        "machine": str(run.metrics.get("device")),
+        "commit": commit[:10] + "+" * commit.endswith("+"),
+        "versions": versions,
+    }
 
 
 def varying(described: Sequence[dict[str, str]]) -> list[str]:

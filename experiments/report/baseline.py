@@ -23,8 +23,10 @@ def baselines(arms: Sequence[Arm], wanted: dict[str, str] | None) -> dict[str, A
     the keys whose groups are not wanted. Without a wish: plain decoding, else the first arm (of its policy, where policies vary).
     Raises BadInput where no arm is as wanted."""
     if wanted and arms and not any(matches(arm, wanted) for arm in arms):
-        raise BadInput(f"--baseline {','.join(f'{key}={value}' for key, value in wanted.items())} fits no arm, expected values of "
-                       f"one of: {'; '.join(arm.label for arm in arms[:8])}")  # fmt: skip
+        raise BadInput(
+            f"--baseline {','.join(f'{key}={value}' for key, value in wanted.items())} fits no arm, expected values of "
+            f"one of: {'; '.join(arm.label for arm in arms[:8])}"
+        )
     found = {}
     for evidence in dict.fromkeys(arm.evidence for arm in arms):
         own = [arm for arm in arms if arm.evidence == evidence]

@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import polars as pl
 
 from experiments.checks import BadInput
 from experiments.report.arms import Arm, arms_of
@@ -68,7 +71,9 @@ def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = Fal
         raise BadInput(str(wrong)) from wrong
     codes = sorted({run.code for run in runs if run.counts})
     if len(codes) > 1 and not mix_versions:
-        raise BadInput(f"the runs are of {len(codes)} code versions ({difference(codes)}), expected one; --mix-versions takes them together")
+        raise BadInput(
+            f"the runs are of {len(codes)} code versions ({difference(codes)}), expected one; --mix-versions takes them together"
+        )
     arms = arms_of(runs)
     wanted = parse_baseline(baseline)
     rows = headline(arms, baselines(arms, wanted))
@@ -100,11 +105,11 @@ def notes(runs: Sequence[Run], arms: Sequence[Arm], rows: Sequence[Row], codes: 
         found.append("† The interval rests on fewer than 5 prompts: a hint, not a finding.")
     bad = [arm for arm in arms if not arm.ranks]
     if bad:
-        found.append(f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared (unchecked).")
+        found.append(f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared.")
     return found
 
 
-def results(report: Report) -> list[dict[str, object]]:
+def results(report: Report) -> list[dict[str, Any]]:
     """Further columns of results.parquet, by run."""
     of_run = {run.folder: row for row in report.rows for run in row.arm.runs}
     extra = []
@@ -124,7 +129,7 @@ def results(report: Report) -> list[dict[str, object]]:
     return extra
 
 
-def results_table(report: Report):  # type: ignore[no-untyped-def]
+def results_table(report: Report) -> pl.DataFrame:
     return table(list(report.runs), results(report))
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
 
 from experiments.report.draw_plotly import categories
 from experiments.report.panel import COLOURS, Bars, Heat, Line, Mark, Panel, Points
 from experiments.results import write_whole
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "mtplab",
     "pdf.fonttype": 42,
@@ -60,6 +61,8 @@ def draw(ax: Any, panel: Panel) -> None:
         ax.set_xlim(panel.x_range)
     if panel.y_range:
         ax.set_ylim(panel.y_range)
+    if panel.whole_x:
+        ax.xaxis.set_major_locator(MultipleLocator(1))
     if panel.line_at is not None:
         ax.axvline(panel.line_at, color="#888888", linestyle=":", linewidth=1.2)
     handles, _ = ax.get_legend_handles_labels()
@@ -74,11 +77,21 @@ def draw_mark(ax: Any, mark: Mark, place: dict[str, int]) -> None:
     colour = COLOURS[mark.colour % len(COLOURS)]
     name = plain(mark.name) if mark.legend and len(mark.name) < 200 else None
     if isinstance(mark, Line):
-        ax.plot(mark.x, mark.y, color=colour, linestyle="--" if mark.dashed else "-", marker="o" if mark.dots else None, markersize=3.5, label=name)
+        ax.plot(
+            mark.x,
+            mark.y,
+            color=colour,
+            linestyle="--" if mark.dashed else "-",
+            marker="o" if mark.dots else None,
+            markersize=3.5,
+            label=name,
+        )
     elif isinstance(mark, Bars):
         places = [place.get(entry, entry) if isinstance(entry, str) else entry for entry in mark.place]
         base = list(mark.base) or [0.0] * len(places)
-        style: dict[str, Any] = {"color": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.3} if mark.hatched else {"color": colour}
+        style: dict[str, Any] = (
+            {"color": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.3} if mark.hatched else {"color": colour}
+        )
         if mark.across:
             ax.barh(places, mark.length, left=base, height=mark.thick, label=name, **style)
         else:

@@ -12,7 +12,7 @@ from experiments.report.panel import COLOURS, Bars, Heat, Line, Mark, Panel, Poi
 def figure(panel: Panel) -> dict[str, Any]:
     """Every text is escaped: plotly reads some HTML in its labels."""
     layout: dict[str, Any] = {
-        "height": panel.height + 60,
+        "height": height(panel),
         "margin": {"l": 60, "r": 16, "t": 8, "b": 48},
         "barmode": "overlay",
         "hovermode": "closest",
@@ -24,17 +24,37 @@ def figure(panel: Panel) -> dict[str, Any]:
         layout["xaxis"]["range"] = list(panel.x_range)
     if panel.y_range:
         layout["yaxis"]["range"] = list(panel.y_range)
+    if panel.whole_x:
+        layout["xaxis"] |= {"dtick": 1}
     if panel.line_at is not None:
-        layout["shapes"] = [{"type": "line", "x0": panel.line_at, "x1": panel.line_at, "yref": "paper", "y0": 0, "y1": 1,
-                             "line": {"width": 1.5, "dash": "dot", "color": "#888888"}}]  # fmt: skip
+        layout["shapes"] = [
+            {
+                "type": "line",
+                "x0": panel.line_at,
+                "x1": panel.line_at,
+                "yref": "paper",
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 1.5, "dash": "dot", "color": "#888888"},
+            }
+        ]
     if names := categories(panel.marks):
         layout["yaxis"] |= {"categoryorder": "array", "categoryarray": shown(names[::-1])}
     return {"data": [trace for mark in panel.marks for trace in [trace_of(mark)]], "layout": layout}
 
 
+def height(panel: Panel) -> int:
+    """Pixels, with room for the lines of the legend."""
+    names = [mark.name for mark in panel.marks if not isinstance(mark, Heat) and mark.legend]
+    lines = -(-sum(len(name) * 7 + 50 for name in names) // (1050 if panel.wide else 430))
+    return panel.height + 40 + 20 * lines
+
+
 def categories(marks: Sequence[Mark]) -> list[str]:
     """The names along y, first at the top."""
-    along = [mark.place for mark in marks if isinstance(mark, Bars) and mark.across] + [mark.y for mark in marks if isinstance(mark, Points)]
+    along = [mark.place for mark in marks if isinstance(mark, Bars) and mark.across] + [
+        mark.y for mark in marks if isinstance(mark, Points)
+    ]
     return list(dict.fromkeys(name for places in along for name in places if isinstance(name, str)))
 
 
@@ -44,10 +64,24 @@ def shown(values: Sequence[Any]) -> list[Any]:
 
 def trace_of(mark: Mark) -> dict[str, Any]:
     if isinstance(mark, Heat):
-        return {"type": "heatmap", "x": shown(mark.x), "y": shown(mark.y), "z": [list(row) for row in mark.z], "colorscale": "Viridis",
-                "xgap": 2, "ygap": 2, "texttemplate": "%{z:.2f}", "name": escape(mark.name), "hoverongaps": False}  # fmt: skip
+        return {
+            "type": "heatmap",
+            "x": shown(mark.x),
+            "y": shown(mark.y),
+            "z": [list(row) for row in mark.z],
+            "colorscale": "Viridis",
+            "xgap": 2,
+            "ygap": 2,
+            "texttemplate": "%{z:.2f}",
+            "name": escape(mark.name),
+            "hoverongaps": False,
+        }
     colour = COLOURS[mark.colour % len(COLOURS)]
-    base: dict[str, Any] = {"name": escape(mark.name), "legendgroup": escape(mark.name.removesuffix(", rejected")), "showlegend": mark.legend}
+    base: dict[str, Any] = {
+        "name": escape(mark.name),
+        "legendgroup": escape(mark.name.removesuffix(", rejected")),
+        "showlegend": mark.legend,
+    }
     base["meta"] = {"arm": mark.arm}
     if mark.hover:
         base |= {"hovertext": shown(mark.hover), "hoverinfo": "text"}

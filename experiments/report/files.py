@@ -32,5 +32,7 @@ def write(folder: Path, out: Path, *, baseline: str | None = None, mix_versions:
     write_whole(out / "report.md", text(report, drawn).encode())
     write_whole(out / "index.html", html(report, drawn).encode())
     count = sum(bool(one.panels) for one in drawn)
-    said = f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, {len(report.missing)} not run, {count} pictures"
+    said = (
+        f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, {len(report.missing)} not run, {count} pictures"
+    )
     return f"{said}: {out / 'index.html'}"

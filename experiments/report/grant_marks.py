@@ -22,7 +22,7 @@ def windows_of_grants(run: Run) -> list[tuple[str, int, int, bool, bool]] | None
         own[request].append(window)
     found = []
     seen: dict[str, int] = defaultdict(int)
-    last_of = {request: began for request, began in grants.sort("began").select("request", "began").iter_rows()}
+    last_of = dict(grants.sort("began").select("request", "began").iter_rows())
     for request, began, rounds_held, again in grants.sort("began").select("request", "began", "rounds", "again").iter_rows():
         count = rounds_held if again else rounds_held - 1
         part = own[request][seen[request] : seen[request] + count]

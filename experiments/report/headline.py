@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -40,12 +40,15 @@ class Row:
 
 
 def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[Row]:
+    """Each baseline and, below it, those measured against it, fastest first; those that do not rank last."""
     rows = [row_of(arm, against.get(arm.label)) for arm in arms]
     ranks: dict[str, int] = {}
     for base in {row.against for row in rows}:
         ranking = sorted((row for row in rows if row.against == base and row.arm.ranks and row.tokens_per_s), key=speed, reverse=True)
         ranks |= {row.arm.label: place for place, row in enumerate(ranking, start=1)}
-    return [replace(row, rank=ranks.get(row.arm.label)) for row in rows]
+    ranked = [replace(row, rank=ranks.get(row.arm.label)) for row in rows]
+    bases = list(dict.fromkeys(row.against for row in rows))
+    return sorted(ranked, key=lambda row: (bases.index(row.against), not row.is_baseline, row.rank is None, row.rank or 0))
 
 
 def speed(row: Row) -> float:
@@ -87,50 +90,3 @@ def latency(metrics: Sequence[dict[str, Any]], name: str) -> tuple[float | None,
 def middle(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-@dataclass(frozen=True)
-class Column:
-    """cell: text of a row; value: what the column sorts by."""
-
-    name: str
-    help: str
-    cell: Callable[[Row], str]
-    value: Callable[[Row], float | str | None]
-
-
-def number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def interval(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return "–"
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.2f} [–]"
-    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]" + ("†" if ratio.few else "")
-
-
-def both(pair: tuple[float | None, float | None]) -> str:
-    return f"{number(pair[0], '.0f')} / {number(pair[1], '.0f')}"
-
-
-COLUMNS = (
-    Column("#", "rank by tokens/s among arms with the same baseline", lambda r: number(r.rank, "d"), lambda r: r.rank),
-    Column("arm", "what varies between the runs", lambda r: r.arm.label, lambda r: r.arm.label),
-    Column("parity", "tokens against plain decoding, one by one", lambda r: r.arm.parity, lambda r: r.arm.parity),
-    Column("tokens/s", "decode only, all runs together", lambda r: number(r.tokens_per_s, ".1f"), lambda r: r.tokens_per_s),
-    Column("ratio", "to the baseline, paired by prompt and seed, 95% interval",
-           lambda r: "1 (baseline)" if r.is_baseline else interval(r.ratio), lambda r: r.ratio and r.ratio.value),
-    Column("× plain", "to the fastest plain decoding, timed in the same job", lambda r: number(r.over_plain, ".2f"), lambda r: r.over_plain),
-    Column("accept. length", "1 + accepted / rounds, before text loops", lambda r: number(r.acceptance.length, ".2f"),
-           lambda r: r.acceptance.length),
-    Column("novel", "acceptance of first drafts whose 4-gram is new", lambda r: number(r.novel, ".2f"), lambda r: r.novel),
-    Column("repetition", "share of tokens after the first repeated 16-gram", lambda r: number(r.repetition, ".2f"), lambda r: r.repetition),
-    Column("rows wasted", "of rows verified, padding included", lambda r: number(r.wasted, ".0%"), lambda r: r.wasted),
-    Column("captures", "graph pairs captured", lambda r: str(r.captures), lambda r: r.captures),
-    Column("TTFT p50 / p99", "ms", lambda r: both(r.ttft), lambda r: r.ttft[0]),
-    Column("ITL p50 / p99", "ms between two deliveries", lambda r: both(r.itl), lambda r: r.itl[0]),
-    Column("runs × prompts", "what the ratio rests on",
-           lambda r: f"{len(r.arm.runs)} × {r.ratio.prompts if r.ratio else '–'}", lambda r: len(r.arm.runs)),
-)  # fmt: skip

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from experiments.report.build import Drawn, Report, trouble
-from experiments.report.draw_plotly import figure
-from experiments.report.headline import COLUMNS
+from experiments.report.columns import COLUMNS
+from experiments.report.draw_plotly import figure, height
 from experiments.report.tables import markdown, markdown_cell
 
 HERE = Path(__file__).parent
@@ -28,6 +28,7 @@ def html(report: Report, drawn: list[Drawn]) -> str:
         drawn=drawn,
         columns=COLUMNS,
         trouble=trouble,
+        height=height,
         texts=texts(report),
         css=Markup((HERE / "template" / "page.css").read_text(encoding="utf-8")),
         js=Markup((HERE / "template" / "page.js").read_text(encoding="utf-8")),

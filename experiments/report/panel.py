@@ -82,7 +82,7 @@ Mark = Line | Points | Bars | Heat
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. shows: the runs it shows, of one evidence; marks_at: a vertical line at x = 1 and the like."""
+    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line."""
 
     title: str
     x: str
@@ -92,6 +92,7 @@ class Panel:
     wide: bool = False
     height: int = 320
     line_at: float | None = None
+    whole_x: bool = False  # x counts things
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     evidence: str = field(init=False)

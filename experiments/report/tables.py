@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from experiments.report.headline import COLUMNS, Row
+from experiments.report.columns import COLUMNS
+from experiments.report.headline import Row
 
-LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "×": r"$\times$", "†": r"$\dagger$", "<": r"$<$", ">": r"$>$"}  # fmt: skip
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "×": r"$\times$",
+    "†": r"$\dagger$",
+    "<": r"$<$",
+    ">": r"$>$",
+}
 IN_PAPER = ("arm", "parity", "tokens/s", "ratio", "accept. length", "novel", "rows wasted", "ITL p50 / p99")
 
 

@@ -19,8 +19,17 @@ def draw(view: View) -> list[Panel] | str:
             marks: list[Mark] = [Line("calibrated", [0.0, 1.0], [0.0, 1.0], 6, dashed=True, dots=False)]
             marks += [line for depth in range(1, DEPTHS + 1) if (line := reliability(tape, depth)) is not None]
             if len(marks) > 1:
-                panels.append(Panel(f"{row.arm.label}, drafter {row.arm.runs[0].config.get('drafter')}", "confidence", "accepted", marks,
-                                    [row.arm.runs[0]], x_range=(0.0, 1.0), y_range=(0.0, 1.05)))  # fmt: skip
+                panels.append(
+                    Panel(
+                        f"{row.arm.label}, drafter {row.arm.runs[0].config.get('drafter')}",
+                        "confidence",
+                        "accepted",
+                        marks,
+                        [row.arm.runs[0]],
+                        x_range=(0.0, 1.0),
+                        y_range=(0.0, 1.05),
+                    )
+                )
     return panels or "no run has a tape.parquet with confidences (experiment=record writes one)"
 
 
@@ -39,4 +48,6 @@ def reliability(tape: pl.DataFrame, depth: int) -> Line | None:
     return Line(f"draft {depth} (n = {bins['n'].sum()})", x, y, depth - 1, hover=hover) if bins.height else None
 
 
-PICTURE = Picture("calibration", "Calibration of the drafter", "On the dashed line a confidence is a probability; below it the drafter is too sure.", draw)  # noqa: E501  # fmt: skip
+PICTURE = Picture(
+    "calibration", "Calibration of the drafter", "On the dashed line a confidence is a probability; below it the drafter is too sure.", draw
+)

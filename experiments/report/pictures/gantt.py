@@ -25,10 +25,14 @@ def draw(view: View) -> list[Panel] | str:
                     for began, ended, tokens, waited in own.select("began", "ended", "tokens", "waited").iter_rows()
                 ]
                 length = (own["ended"] - own["began"]).to_list()
-                marks.append(Bars(name, [name] * own.height, length, own["began"].to_list(), colour, across=True, hover=hover, legend=False))
+                marks.append(
+                    Bars(name, [name] * own.height, length, own["began"].to_list(), colour, across=True, hover=hover, legend=False)
+                )
             title = f"{row.arm.label}, seed {row.arm.runs[0].seed}{shown(known, kept)}"
             panels.append(Panel(title, "granted rounds", "", marks, [row.arm.runs[0]], wide=True, height=120 + 24 * len(names)))
     return panels or "no run has grants (grant=off, or no grants.parquet)"
 
 
-PICTURE = Picture("grants", "Grants", "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.", draw)
+PICTURE = Picture(
+    "grants", "Grants", "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.", draw
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from experiments.report.headline import Row
+from experiments.report.knobs import knobs_of
 from experiments.report.panel import Heat, Panel, Picture, View
 
 MOST = 6
@@ -23,7 +24,7 @@ def draw(view: View) -> list[Panel] | str:
         across, up = several[:2]
         rest: dict[str, list[Row]] = defaultdict(list)
         for row in known:
-            rest[" ".join(value for name, value in knobs[row.arm.label].items() if name not in (across, up) and name in several)].append(row)
+            rest[context_of(knobs[row.arm.label], several[2:])].append(row)
         for context, own in list(rest.items())[:MOST]:
             cells = {(knobs[row.arm.label].get(across), knobs[row.arm.label].get(up)): row.ratio.value for row in own if row.ratio}
             z = [[cells.get((x, y)) for x in values[across]] for y in values[up]]
@@ -34,11 +35,8 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "fewer than two knobs were turned together"
 
 
-def knobs_of(row: Row) -> dict[str, str]:
-    """A policy and its own keys are one knob."""
-    values = row.arm.values
-    policy = " ".join(f"{key.rpartition('.')[2]}={value}" if "." in key else value for key, value in values.items() if key.startswith("policy"))
-    return ({"policy": policy} if policy else {}) | {key: value for key, value in values.items() if not key.startswith("policy")}
+def context_of(knobs: dict[str, str], names: list[str]) -> str:
+    return ", ".join(f"{name.rpartition('.')[2]} {knobs[name]}" for name in names if name in knobs)
 
 
 PICTURE = Picture("heat_maps", "Heat maps", "The two knobs with most values; a panel for each setting of the others.", draw)

@@ -29,4 +29,6 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no run has captured layouts and steps.parquet (layout=off)"
 
 
-PICTURE = Picture("layouts", "Layout hits and captures", "The share of windows so far that replayed a captured pair; a diamond is a capture.", draw)
+PICTURE = Picture(
+    "layouts", "Layout hits and captures", "The share of windows so far that replayed a captured pair; a diamond is a capture.", draw
+)

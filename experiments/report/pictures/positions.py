@@ -24,7 +24,7 @@ def draw(view: View) -> list[Panel] | str:
             if marks:
                 title = f"{kind}: {says}{shown(known, kept)}"
                 runs = [run for row in kept for run in row.arm.runs]
-                panels.append(Panel(title, "draft", "accepted", marks, runs, y_range=(0.0, 1.05), height=340))
+                panels.append(Panel(title, "draft", "accepted", marks, runs, y_range=(0.0, 1.05), height=340, whole_x=True))
     return panels or "no draft was verified"
 
 

@@ -34,8 +34,16 @@ def draw(view: View) -> list[Panel] | str:
         ]
         title = "Speed against the baseline" + shown(known, kept)
         panels.append(
-            Panel(title, "ratio of tokens/s, 95% interval", "", marks, [run for row in kept for run in row.arm.runs], wide=True,
-                  height=130 + 24 * len(kept), line_at=1.0)  # fmt: skip
+            Panel(
+                title,
+                "ratio of tokens/s, 95% interval",
+                "",
+                marks,
+                [run for row in kept for run in row.arm.runs],
+                wide=True,
+                height=130 + 24 * len(kept),
+                line_at=1.0,
+            )
         )
     return panels or "no arm has prompts in common with a baseline"
 

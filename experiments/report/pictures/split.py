@@ -24,9 +24,12 @@ def draw(view: View) -> list[Panel] | str:
             marks.append(Bars(name, [row.arm.label for row in kept], length, list(base), colour, across=True, hover=hover))
             base = [start + ms for start, ms in zip(base, length, strict=True)]
         runs = [run for row in kept for run in row.arm.runs]
-        panels.append(Panel("Time of a token" + shown(known, kept), "ms per token committed", "", marks, runs, wide=True,
-                            height=130 + 24 * len(kept)))  # fmt: skip
+        panels.append(
+            Panel("Time of a token" + shown(known, kept), "ms per token committed", "", marks, runs, wide=True, height=130 + 24 * len(kept))
+        )
     return panels or "no run has a split of its time"
 
 
-PICTURE = Picture("split", "Split of the time", "Decode time per committed token. Host: planning, booking and waiting. Shorter is faster.", draw)
+PICTURE = Picture(
+    "split", "Split of the time", "Decode time per committed token. Host: planning, booking and waiting. Shorter is faster.", draw
+)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from experiments.report.headline import Row
+from experiments.report.knobs import others_of, policy_of
 from experiments.report.panel import Bars, Line, Panel, Picture, View, most, shown
 
 ORACLES = ("hindsight", "oracle_p")
@@ -12,14 +14,20 @@ ON_TAPES = ("tape", "synthetic")
 MOST = 24
 
 
-def context(row: Row, without: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
-    """What an arm has beside its policy."""
-    return tuple((key, value) for key, value in row.arm.values.items() if not key.startswith("policy") and key not in without)
+Context = tuple[tuple[str, str], ...]
 
 
-def policy(row: Row) -> str:
-    values = row.arm.values
-    return " ".join(f"{key.rpartition('.')[2]}={value}" if "." in key else value for key, value in values.items() if key.startswith("policy"))
+def context(row: Row, without: tuple[str, ...] = ()) -> Context:
+    return tuple((key, value) for key, value in others_of(row).items() if key not in without)
+
+
+def fastest(rows: Sequence[Row], policies: Sequence[str]) -> dict[Context, float]:
+    """Tokens per second of the best of these policies, by context."""
+    best: dict[Context, float] = {}
+    for row in rows:
+        if row.arm.values.get("policy") in policies and row.arm.ranks and row.tokens_per_s:
+            best[context(row)] = max(best.get(context(row), 0.0), row.tokens_per_s)
+    return best
 
 
 def regret(view: View) -> list[Panel] | str:
@@ -27,10 +35,7 @@ def regret(view: View) -> list[Panel] | str:
     for rows in view.by_evidence():
         if rows[0].arm.evidence not in ON_TAPES:
             continue
-        best: dict[tuple[tuple[str, str], ...], float] = {}
-        for row in rows:
-            if row.arm.values.get("policy") in ORACLES and row.tokens_per_s:
-                best[context(row)] = max(best.get(context(row), 0.0), row.tokens_per_s)
+        best = fastest(rows, ORACLES)
         known = [row for row in rows if context(row) in best and row.arm.ranks and row.tokens_per_s]
         kept = most(known, MOST)
         if kept:
@@ -38,7 +43,9 @@ def regret(view: View) -> list[Panel] | str:
             hover = [f"{row.arm.label}: {value:.2f}% below the oracle" for row, value in zip(kept, lost, strict=True)]
             bars = Bars("regret", [row.arm.label for row in kept], lost, across=True, hover=hover, legend=False)
             runs = [run for row in kept for run in row.arm.runs]
-            panels.append(Panel("Regret" + shown(known, kept), "% below the oracle", "", [bars], runs, wide=True, height=130 + 24 * len(kept)))
+            panels.append(
+                Panel("Regret" + shown(known, kept), "% below the oracle", "", [bars], runs, wide=True, height=130 + 24 * len(kept))
+            )
     return panels or f"no run on tapes with an oracle beside it (policy={' or '.join(ORACLES)})"
 
 
@@ -47,18 +54,21 @@ def regime_map(view: View) -> list[Panel] | str:
     for rows in view.by_evidence():
         if rows[0].arm.evidence not in ON_TAPES:
             continue
-        best: dict[tuple[tuple[str, str], ...], float] = {}
-        for row in rows:
-            if row.arm.values.get("policy") == "static_k" and row.tokens_per_s:
-                best[context(row)] = max(best.get(context(row), 0.0), row.tokens_per_s)
+        best = fastest(rows, ("static_k",))
         lines: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
         for row in rows:
             config = row.arm.runs[0].config
             base, per_row = config.get("cost.base"), config.get("cost.row")
-            if not base or per_row is None or context(row) not in best or not row.tokens_per_s or policy(row).startswith("static_k"):
+            if (
+                not base
+                or per_row is None
+                or context(row) not in best
+                or not row.tokens_per_s
+                or row.arm.values.get("policy") == "static_k"
+            ):
                 continue
             rest = " ".join(value for _, value in context(row, ("cost.base", "cost.row")))
-            lines[f"{policy(row)} {rest}".strip()].append((per_row / base, 100 * (row.tokens_per_s / best[context(row)] - 1), row))
+            lines[f"{policy_of(row)} {rest}".strip()].append((per_row / base, 100 * (row.tokens_per_s / best[context(row)] - 1), row))
         lines = {name: sorted(points, key=lambda point: point[0]) for name, points in lines.items() if len({x for x, _, _ in points}) > 1}
         if lines:
             marks = [
@@ -66,7 +76,9 @@ def regime_map(view: View) -> list[Panel] | str:
                 for colour, (name, points) in enumerate(list(lines.items())[:MOST])
             ]
             runs = [run for points in lines.values() for _, _, row in points for run in row.arm.runs]
-            panels.append(Panel("Gain over the best static k", "b/a: cost of a row over cost of a window", "%", marks, runs, wide=True, height=380))
+            panels.append(
+                Panel("Gain over the best static k", "b/a: cost of a row over cost of a window", "%", marks, runs, wide=True, height=380)
+            )
     return panels or "no runs on tapes over several costs of a row (cost.row) with a static k beside them"
 
 

@@ -33,7 +33,9 @@ def marks_of(run: Run) -> tuple[list[Mark], str]:
     rounds = rounds.with_columns((pl.col("rows").cum_sum().over("window") - pl.col("rows")).alias("first"))
     marks: list[Mark] = []
     for (slot,), own in rounds.group_by("slot", maintain_order=True):
-        hover = [f"slot {slot}, {name}: {rows} rows, {kept} kept" for name, rows, kept in own.select("request", "rows", "committed").iter_rows()]
+        hover = [
+            f"slot {slot}, {name}: {rows} rows, {kept} kept" for name, rows, kept in own.select("request", "rows", "committed").iter_rows()
+        ]
         lost = own["rows"] - own["committed"]
         windows, colour = own["window"].to_list(), int(str(slot))
         marks.append(Bars(f"slot {slot}", windows, own["committed"].to_list(), own["first"].to_list(), colour, hover=hover))
@@ -42,8 +44,8 @@ def marks_of(run: Run) -> tuple[list[Mark], str]:
     marks.sort(key=lambda mark: mark.colour if isinstance(mark, Bars) else 0)
     top = float(rounds.group_by("window").agg(pl.col("rows").sum())["rows"].max() or 0)  # type: ignore[arg-type]
     events, missing = events_of(run)
-    for name, symbol, colour, height, windows in events:
-        inside = [window for window in windows if window < WINDOWS]
+    for name, symbol, colour, height, events_at in events:
+        inside = [window for window in events_at if window < WINDOWS]
         if inside:
             marks.append(Points(name, inside, [top + height] * len(inside), colour, symbol))
     return marks, missing
@@ -63,7 +65,7 @@ def events_of(run: Run) -> tuple[list[tuple[str, str, int, float, Sequence[int]]
     if grants is None:
         return events, "; parks and promotions: not recorded (no grants.parquet)"
     events.append(("promotion", "triangle-up", 2, 1.2, sorted(first for _, first, _, again, _ in grants if again)))
-    events.append(("park", "triangle-down", 1, 1.2, sorted(last for _, _, last, _, parked in grants if parked)))
+    events.append(("park", "triangle-down", 1, 1.8, sorted(last for _, _, last, _, parked in grants if parked)))
     return events, ""
 
 

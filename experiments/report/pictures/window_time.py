@@ -21,19 +21,33 @@ def draw(view: View) -> list[Panel] | str:
             windows = pl.concat([times for run in row.arm.runs if (times := window_times(run)) is not None])
             if not windows.height:
                 continue
-            by = windows.group_by("x").agg(pl.col("ms").median().alias("mid"), pl.col("ms").quantile(0.1).alias("low"),
-                                           pl.col("ms").quantile(0.9).alias("high"), pl.len().alias("n")).sort("x")  # fmt: skip
-            x, name = by["x"].to_list(), row.arm.label
+            by = (
+                windows.group_by("x")
+                .agg(
+                    pl.col("ms").median().alias("mid"),
+                    pl.col("ms").quantile(0.1).alias("low"),
+                    pl.col("ms").quantile(0.9).alias("high"),
+                    pl.len().alias("n"),
+                )
+                .sort("x")
+            )
+            name, aside = row.arm.label, 0.05 * (colour - (len(kept) - 1) / 2)  # intervals side by side
+            x = [rows + aside for rows in by["x"]]
             hover = [f"{name}: median of n = {n} windows, p10 to p90" for n in by["n"]]
             fit = fitted(windows)
             legend = f"{name}: {fit[0]:.2f} + {fit[1]:.3f} × rows ms" if fit else f"{name}: one row count"
-            marks.append(Points(legend, x, by["mid"].to_list(), colour, low=by["low"].to_list(), high=by["high"].to_list(), arm=name, hover=hover))
+            marks.append(
+                Points(legend, x, by["mid"].to_list(), colour, low=by["low"].to_list(), high=by["high"].to_list(), arm=name, hover=hover)
+            )
             if fit:
-                marks.append(Line(name, [x[0], x[-1]], [fit[0] + fit[1] * x[0], fit[0] + fit[1] * x[-1]], colour, dots=False, arm=name,
-                                  legend=False))  # fmt: skip
+                marks.append(
+                    Line(name, [x[0], x[-1]], [fit[0] + fit[1] * x[0], fit[0] + fit[1] * x[-1]], colour, dots=False, arm=name, legend=False)
+                )
         if marks:
             runs = [run for row in kept for run in row.arm.runs]
-            panels.append(Panel("Window time" + shown(known, kept), "rows, padding included", "ms", marks, runs, wide=True, height=380))
+            panels.append(
+                Panel("Window time" + shown(known, kept), "rows, padding included", "ms", marks, runs, wide=True, height=380, whole_x=True)
+            )
     return panels or "no run has steps.parquet"
 
 

@@ -24,7 +24,7 @@ async function draw() {
   let drawn = 0;
   for (const chart of charts) {
     const { data, layout } = FIGURES[chart.dataset.figure];
-    await Plotly.newPlot(chart, data, dressed(layout), { responsive: true, displaylogo: false });
+    await Plotly.newPlot(chart, data, dressed(layout), { responsive: true, displayModeBar: false });
     root.dataset.drawn = ++drawn;
     await new Promise(next => setTimeout(next));
   }
