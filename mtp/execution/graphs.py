@@ -85,9 +85,11 @@ class CudaGraphs:
     def _side_stream(self):
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            yield
-        current.wait_stream(self._stream)
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            current.wait_stream(self._stream)  # what follows restores what the work may still be reading
 
 
 @contextlib.contextmanager
