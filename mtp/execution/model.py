@@ -102,8 +102,8 @@ class ModelExecutor:
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
         fed = stop - start - int(last)  # entry i needs token i + 1: the last row's is not known before its pick
-        text, fresh = prompt[start : start + fed + 1], slot if start == 0 else None
-        self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), fresh=fresh)
+        text = prompt[start : start + fed + 1]
+        self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot)
         if not last:
             return None
         b.anchors[slot] = prompt[-1]
