@@ -226,7 +226,8 @@ class ModelWork:
         rows = sum(group.rows for group in groups)
         self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
-        self.baked = (self._bucket, depth, bans, executor.drafting.reloads)
+        self.baked = (self._bucket, depth, executor.target.dtype, bans)
+        self.epoch = executor.drafting.reloads  # a new drafter has buffers of its own
         self.padded = self._bucket - rows
 
     def verify(self) -> None:

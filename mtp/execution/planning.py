@@ -168,7 +168,8 @@ class PlannedWork:
         self._bucket = executor.buffers.rows
         self._result: Tensor | None = None
         self._event: torch.cuda.Event | None = None
-        self.baked: Hashable = (self._bucket, depth, "planned", executor.drafting.reloads)
+        self.baked: Hashable = (self._bucket, depth, executor.target.dtype, "planned")
+        self.epoch = executor.drafting.reloads
 
     def verify(self) -> None:
         self._executor.verify(self._bucket, False)

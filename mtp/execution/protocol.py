@@ -46,13 +46,17 @@ class Work(Protocol):
     """One window, staged. Its halves read and write device tables only, so that a graph of them serves every such window.
 
     groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. baked: what a captured
-    graph of it would bake in beside its layout (bucket, depth, options); padded: rows of padding."""
+    graph of it would bake in beside its layout (bucket, depth, dtype, options); epoch: another one than the window's before means
+    that a buffer which graphs hold the address of was made anew; padded: rows of padding."""
 
     @property
     def groups(self) -> Sequence[Group]: ...
 
     @property
     def baked(self) -> Hashable: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     @property
     def padded(self) -> int: ...
