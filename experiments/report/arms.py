@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.report.runs import Run
 
-APART = {"seed", "cache_dir", "parity", "plain"}  # keys that make no arm
+APART = {"seed", "cache_dir", "parity", "plain", "launcher", "resume", "report"}  # keys that make no arm
 ALWAYS = ("policy", "policy.k")  # named even where they do not vary: without them no row can be read
 NO_VALUE = "none"
 WORST = ("invalid", "unchecked", "numerically equal", "exact")
@@ -39,8 +39,11 @@ class Arm:
 
     @property
     def plain(self) -> bool:
-        config = self.runs[0].config
-        return config.get("policy") == "static_k" and config.get("policy.k") == 0
+        return self.static and self.runs[0].config.get("policy.k") == 0
+
+    @property
+    def static(self) -> bool:
+        return is_static(self.runs[0])
 
 
 def arms_of(runs: Sequence[Run]) -> list[Arm]:
@@ -60,7 +63,9 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
 
 def facts(run: Run) -> dict[str, str]:
     """What may tell a run from another, as text: its config, the evidence, the machine, the code."""
-    known = {key: text(value) for key, value in run.config.items() if key not in APART and "_target_" not in key and "_partial_" not in key}
+    known = {key: text(value) for key, value in run.config.items() if key.partition(".")[0] not in APART and "._" not in key}
+    if is_static(run):  # whichever file of the group named it
+        known["policy"] = "static_k"
     commit, versions = run.code
     return known | {
         "evidence": run.evidence,
@@ -68,6 +73,10 @@ def facts(run: Run) -> dict[str, str]:
         "commit": commit[:10] + "+" * commit.endswith("+"),
         "versions": versions,
     }
+
+
+def is_static(run: Run) -> bool:
+    return str(run.config.get("policy._target_", "")).endswith(".StaticK")
 
 
 def varying(described: Sequence[dict[str, str]]) -> list[str]:

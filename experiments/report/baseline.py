@@ -48,7 +48,7 @@ def default_of(arms: Sequence[Arm]) -> dict[str, str]:
 
 def matches(arm: Arm, wanted: dict[str, str]) -> bool:
     config = arm.runs[0].config
-    return all(arm.values.get(key, text(config[key]) if key in config else None) == value for key, value in wanted.items())
+    return all(value in (arm.values.get(key), text(config[key]) if key in config else None) for key, value in wanted.items())
 
 
 def differing(arm: Arm, other: Arm, free: set[str]) -> int:

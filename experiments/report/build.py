@@ -90,8 +90,7 @@ def difference(codes: Sequence[tuple[str, str]]) -> str:
 def notes(runs: Sequence[Run], arms: Sequence[Arm], rows: Sequence[Row], codes: int) -> list[str]:
     """What a reader must know before any figure."""
     found = []
-    states = [state for state in ("failed", "running", "half-written") if any(run.state == state for run in runs)]
-    if states:
+    if states := list(dict.fromkeys(run.state for run in runs if run.state != "ok")):
         counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
         found.append(f"Not all of {len(runs)} jobs are whole: {counts}. They are listed below.")
     if codes > 1:
@@ -136,6 +135,6 @@ def results_table(report: Report) -> pl.DataFrame:
 def trouble(run: Run) -> str:
     """One line: the last of a trace, which names the error."""
     if run.state == "running":
-        return "no status.json: running, or killed"
+        return "running, or killed: it has not said how it ended"
     lines = (run.error or "").strip().splitlines()
     return first_line(lines[-1]) if lines else "no reason given"

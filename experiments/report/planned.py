@@ -1,39 +1,23 @@
-"""Jobs of a sweep that were never run: what Hydra noted at its start against the folders that are there."""
+"""Jobs of a sweep that have no run: what its sweep.json names against the folders that are there."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-import yaml
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-
-from experiments.report.runs import LOADER, first_line
+from experiments.report.runs import first_line, is_run
 
 
 def not_run(folder: Path) -> list[str]:
-    """The overrides of each job that has no folder, for every sweep at or below the folder (its multirun.yaml)."""
+    """Of every sweep at or below the folder, one line a job: its overrides, and whether it has begun."""
     missing: list[str] = []
-    for file in sorted(folder.rglob("multirun.yaml")):
-        done = {frozenset(saved) for job in file.parent.rglob(".hydra/overrides.yaml") if (saved := overrides_of(job)) is not None}
+    for file in sorted(folder.rglob("sweep.json")):
         try:
-            missing += [" ".join(job) for job in jobs_of(file) if frozenset(job) not in done]
-        except (OSError, yaml.YAMLError, KeyError, TypeError, HydraException) as wrong:
-            missing.append(f"unknown: {file} cannot be read ({first_line(wrong)})")
+            jobs = [(str(job["name"]), " ".join(job["overrides"])) for job in json.loads(file.read_text(encoding="utf-8"))["jobs"]]
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            missing.append(f"the jobs of {file.parent.name}: sweep.json cannot be read ({first_line(wrong)})")
+            continue
+        for name, overrides in jobs:
+            if not is_run(job := file.parent / name):
+                missing.append(f"{name}: {overrides}{' (just begun, or killed)' if job.exists() else ''}")
     return missing
-
-
-def jobs_of(file: Path) -> list[list[str]]:
-    """The overrides of every job, as Hydra's own sweeper splits them."""
-    saved = yaml.load(file.read_text(encoding="utf-8"), LOADER)["hydra"]
-    given = [f"{key}={value}" for key, value in (saved["sweeper"].get("params") or {}).items()] + saved["overrides"]["task"]
-    batches = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(given), None)
-    return [list(job) for batch in batches for job in batch]
-
-
-def overrides_of(file: Path) -> list[str] | None:
-    try:
-        return yaml.load(file.read_text(encoding="utf-8"), LOADER) or []
-    except (OSError, yaml.YAMLError):
-        return None

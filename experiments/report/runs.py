@@ -81,21 +81,29 @@ def find_runs(folder: Path) -> list[Run]:
     """Every run at or below the folder, in the order of their paths. Raises ValueError where the folder does not exist."""
     if not folder.is_dir():
         raise ValueError(f"DIR is {folder}, expected a folder of runs")
-    return [read_run(file.parent.parent) for file in sorted(folder.rglob(".hydra/config.yaml"))]
+    found = {file.parent.parent for file in folder.rglob(".hydra/config.yaml")} | {file.parent for file in folder.rglob("status.json")}
+    return [read_run(one) for one in sorted(found)]
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / ".hydra" / "config.yaml").exists() or (folder / "status.json").exists()
 
 
 def read_run(folder: Path) -> Run:
+    unread = None
     try:
         config = read_config(folder / ".hydra")
     except (OSError, yaml.YAMLError, ValueError) as wrong:
-        return Run(folder, "half-written", f"config.yaml: {first_line(wrong)}", {}, {})
+        config, unread = {}, f"config.yaml: {first_line(wrong)}"
     if not (folder / "status.json").exists():
-        return Run(folder, "running", None, config, {})
+        return Run(folder, "half-written" if unread else "running", unread, config, {})
     try:
         status = json.loads((folder / "status.json").read_text(encoding="utf-8"))
         state, error = str(status["state"]), status.get("error")
     except (OSError, ValueError, KeyError, TypeError) as wrong:
         return Run(folder, "half-written", f"status.json: {first_line(wrong)}", config, {})
+    if unread:  # it may have ended before Hydra wrote its config: then its own error says why
+        return Run(folder, state if state != "ok" else "half-written", error or unread, {}, {})
     try:
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         if not isinstance(metrics, dict) or "evidence" not in metrics:

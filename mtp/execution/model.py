@@ -104,6 +104,7 @@ class ModelExecutor:
         fed = stop - start - int(last)  # entry i needs token i + 1: the last row's is not known before its pick
         text = prompt[start : start + fed + 1]
         self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot)
+        self._hold_none_where_ended()
         if not last:
             return None
         b.anchors[slot] = prompt[-1]

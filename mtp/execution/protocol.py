@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -114,7 +113,9 @@ class Planner(Executor, Protocol):
     host read stands between two windows; a slot is free again only after the read that shows its end."""
 
     policy: object  # the one that it carries out
+    rows: int  # of a window
 
-    def advance(self, granted: AbstractSet[int], depth: int) -> Work:
-        """Stage the next window. granted: slots whose drafts may be verified; all other live slots get one row."""
+    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> Work:
+        """Stage the next window. caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes;
+        speculative: whose turn it is: each side's rotation goes on where it was."""
         ...

@@ -51,6 +51,19 @@ def test_the_warm_up_rests_and_runs_on_the_side_stream(driver):
     assert (driver.current, capturing()) == (driver.main, False)
 
 
+def test_K01_the_matmul_workspace_is_made_on_the_side_stream_before_any_capture(driver, monkeypatch):
+    """Made inside the first capture, it would lie in that graph's memory and go with it."""
+    seen, product = [], torch.mm
+
+    def mm(*operands):
+        seen.append((driver.current.name, dict(driver.uses)))
+        return product(*operands)
+
+    monkeypatch.setattr(torch, "mm", mm)
+    CudaGraphs(torch.device("cpu"), contextlib.nullcontext)
+    assert seen == [("side", {})]
+
+
 def test_an_empty_cache_does_not_end_the_pool(driver, graphs):
     """Torch refuses a capture into a pool whose last graph was reset."""
     cache = LayoutCache(1, graphs)

@@ -8,27 +8,30 @@ from experiments.report.headline import Row
 from experiments.report.knobs import policy_of
 from experiments.report.panel import Line, Mark, Panel, Picture, Points, View
 
+MOST = 6
+
 
 def draw(view: View) -> list[Panel] | str:
     panels = []
     for rows in view.by_evidence():
-        ranked = [(own, row.tokens_per_s, row) for row in rows if row.arm.ranks and row.tokens_per_s and (own := request_speed(row))]
-        if len(ranked) < 2:
-            continue
-        marks: list[Mark] = []
-        for colour, name in enumerate(dict.fromkeys(policy_of(row) for _, _, row in ranked)):
-            of_policy = [(x, y, row) for x, y, row in ranked if policy_of(row) == name]
-            hover = [f"{row.arm.label}: {y:.1f} tokens/s, a request {x:.1f}" for x, y, row in of_policy]
-            marks.append(Points(name, [x for x, _, _ in of_policy], [y for _, y, _ in of_policy], colour, hover=hover))
-        front = pareto([(x, y) for x, y, _ in ranked])
-        marks.append(Line("Pareto front", [x for x, _ in front], [y for _, y in front], 6, dashed=True, dots=False))
-        runs = [run for _, _, row in ranked for run in row.arm.runs]
-        panels.append(
-            Panel(
-                "Throughput and per-request speed", "tokens/s of a request (median)", "tokens/s of all", marks, runs, wide=True, height=380
-            )
-        )
+        for base in list(dict.fromkeys(row.against for row in rows))[:MOST]:  # only what has the same baseline is comparable
+            own = [row for row in rows if row.against == base and row.arm.ranks]
+            ranked = [(x, row.tokens_per_s, row) for row in own if row.tokens_per_s and (x := request_speed(row))]
+            if len(ranked) > 1:
+                panels.append(panel(base, ranked))
     return panels or "fewer than two arms that rank have both figures"
+
+
+def panel(base: str | None, ranked: list[tuple[float, float, Row]]) -> Panel:
+    marks: list[Mark] = []
+    for colour, name in enumerate(dict.fromkeys(policy_of(row) for _, _, row in ranked)):
+        own = [(x, y, row) for x, y, row in ranked if policy_of(row) == name]
+        hover = [f"{row.arm.label}: {y:.1f} tokens/s, a request {x:.1f}" for x, y, row in own]
+        marks.append(Points(name, [x for x, _, _ in own], [y for _, y, _ in own], colour, hover=hover))
+    front = pareto([(x, y) for x, y, _ in ranked])
+    marks.append(Line("Pareto front", [x for x, _ in front], [y for _, y in front], 6, dashed=True, dots=False))
+    runs = [run for _, _, row in ranked for run in row.arm.runs]
+    return Panel(f"beside {base}", "tokens/s of a request (median)", "tokens/s of all", marks, runs)
 
 
 def request_speed(row: Row) -> float | None:

@@ -21,11 +21,11 @@ def context(row: Row, without: tuple[str, ...] = ()) -> Context:
     return tuple((key, value) for key, value in others_of(row).items() if key not in without)
 
 
-def fastest(rows: Sequence[Row], policies: Sequence[str]) -> dict[Context, float]:
-    """Tokens per second of the best of these policies, by context."""
+def fastest(rows: Sequence[Row]) -> dict[Context, float]:
+    """Tokens per second of the best arm, by context."""
     best: dict[Context, float] = {}
     for row in rows:
-        if row.arm.values.get("policy") in policies and row.arm.ranks and row.tokens_per_s:
+        if row.arm.ranks and row.tokens_per_s:
             best[context(row)] = max(best.get(context(row), 0.0), row.tokens_per_s)
     return best
 
@@ -35,7 +35,7 @@ def regret(view: View) -> list[Panel] | str:
     for rows in view.by_evidence():
         if rows[0].arm.evidence not in ON_TAPES:
             continue
-        best = fastest(rows, ORACLES)
+        best = fastest([row for row in rows if row.arm.values.get("policy") in ORACLES])
         known = [row for row in rows if context(row) in best and row.arm.ranks and row.tokens_per_s]
         kept = most(known, MOST)
         if kept:
@@ -54,18 +54,12 @@ def regime_map(view: View) -> list[Panel] | str:
     for rows in view.by_evidence():
         if rows[0].arm.evidence not in ON_TAPES:
             continue
-        best = fastest(rows, ("static_k",))
+        best = fastest([row for row in rows if row.arm.static])
         lines: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
         for row in rows:
             config = row.arm.runs[0].config
             base, per_row = config.get("cost.base"), config.get("cost.row")
-            if (
-                not base
-                or per_row is None
-                or context(row) not in best
-                or not row.tokens_per_s
-                or row.arm.values.get("policy") == "static_k"
-            ):
+            if not base or per_row is None or context(row) not in best or not row.tokens_per_s or row.arm.static:
                 continue
             rest = " ".join(value for _, value in context(row, ("cost.base", "cost.row")))
             lines[f"{policy_of(row)} {rest}".strip()].append((per_row / base, 100 * (row.tokens_per_s / best[context(row)] - 1), row))
