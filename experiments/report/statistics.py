@@ -38,7 +38,8 @@ def work_of(run: Run) -> dict[str, tuple[float, float]]:
     if rounds is None or not rounds.height:
         return {}
     share = (pl.col("end_s") - pl.col("start_s")) * pl.col("rows") / pl.col("rows").sum().over("window")
-    parts = rounds.group_by("request").agg(pl.col("committed").sum().alias("tokens"), share.sum().alias("seconds"))
+    shared = rounds.select("request", "committed", share.alias("seconds"))
+    parts = shared.group_by("request").agg(pl.col("committed").sum(), pl.col("seconds").sum())
     total = parts["seconds"].sum()
     scale = run.metrics["decode_s"] / total if total and run.metrics.get("decode_s") else 1.0
     hashes = {line["request"]: line["prompt_hash"] for line in run.texts}
