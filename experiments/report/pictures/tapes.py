@@ -55,13 +55,14 @@ def regime_map(view: View) -> list[Panel] | str:
         if rows[0].arm.evidence not in ON_TAPES:
             continue
         best = fastest([row for row in rows if row.arm.static])
+        turned = {key for row in rows for key in others_of(row) if len({other.arm.values.get(key) for other in rows}) > 1}
         lines: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
         for row in rows:
             config = row.arm.runs[0].config
             base, per_row = config.get("cost.base"), config.get("cost.row")
             if not base or per_row is None or context(row) not in best or not row.tokens_per_s or row.arm.static:
                 continue
-            rest = " ".join(value for _, value in context(row, ("cost.base", "cost.row")))
+            rest = " ".join(value for key, value in context(row, ("cost.base", "cost.row")) if key in turned)
             lines[f"{policy_of(row)} {rest}".strip()].append((per_row / base, 100 * (row.tokens_per_s / best[context(row)] - 1), row))
         lines = {name: sorted(points, key=lambda point: point[0]) for name, points in lines.items() if len({x for x, _, _ in points}) > 1}
         if lines:

@@ -86,7 +86,8 @@ def test_the_figures_are_those_of_the_metrics(data, scratch):
             last = window == count - 1
             committed = data.draw(st.integers(0 if last else 1, rows))
             finish = data.draw(st.sampled_from(["stop", "length"])) if last and committed else None
-            rounds.append(Round(window, ord(request), request, rows, rows - 1, max(0, committed - 1), committed, finish, window, window + 1))
+            accepted = max(0, committed - 1)
+            rounds.append(Round(window, ord(request), request, rows, rows - 1, accepted, committed, finish, window, window + 1))
     found = acceptance_of([run_of(scratch, rounds)])
     assert found.length == mean_acceptance_length(rounds)
     assert found.rate == rate_of(sum(r.accepted for r in rounds), sum(r.drafted for r in rounds if r.committed))

@@ -81,7 +81,7 @@ def test_intervals_are_the_same_each_time_and_hold_the_truth_as_often_as_they_sa
 
 def test_runs_that_drift_widen_the_interval():
     prompts = {str(i): (100.0, 1.0) for i in range(10)}
-    drifting = [({name: (100.0 * factor, 1.0) for name in prompts}, prompts) for factor in (0.8, 1.0, 1.2)]
+    drifting = [(dict.fromkeys(prompts, (100.0 * factor, 1.0)), prompts) for factor in (0.8, 1.0, 1.2)]
     ratio = ratio_of_work(drifting)
     assert ratio is not None
     assert ratio.low == pytest.approx(0.8)
