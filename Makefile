@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny report lint
 
 setup: $(STAMP)
 
@@ -50,6 +50,11 @@ layouts: $(STAMP)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)
+
+# one page, tables and pictures of all runs below a folder: make report DIR=outputs/sweep ARGS="--baseline policy=static_k,policy.k=1"
+report: $(STAMP)
+	@test -n "$(DIR)" || { echo "error: DIR is not given, expected a folder of runs: make report DIR=outputs" >&2; exit 2; }
+	@$(BIN)/python -m experiments.report "$(DIR)" $(ARGS)
 
 gpu-check: $(STAMP)
 	@$(BIN)/python -m bench.gpu_check $(ARGS)
