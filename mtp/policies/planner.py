@@ -37,11 +37,15 @@ class Ask(NamedTuple):
 @dataclass(frozen=True)
 class Shape:
     """T of one draft depth, as tables. by_rows[r]: T(r rows), without the slots; slot: seconds of each slot in the window;
-    by_both[r][s]: all of T, where it is no such sum (else None)."""
+    token: seconds of each committed token of theirs; by_both[r][s]: all of T, where it is no such sum (else None)."""
 
     by_rows: tuple[float, ...]
     slot: float
+    token: float = 0.0
     by_both: tuple[tuple[float, ...], ...] | None = None
+
+    def time(self, rows: int, slots: int) -> float:
+        return self.by_both[rows][slots] if self.by_both else self.by_rows[rows] + self.slot * slots
 
     @classmethod
     def of(cls, cost: Cost, rows: int, depth: int) -> Shape:
@@ -53,7 +57,8 @@ class Shape:
             for r in range(1, rows + 1)
             for s in range(1, r + 1)
         )
-        return cls(by_rows, slot) if separable else cls(by_rows, slot, tuple(table))
+        token = (cost.window(1, 1, depth, 1024) - cost.window(1, 1, depth)) / 1024
+        return cls(by_rows, slot, token, None if separable else tuple(table))
 
 
 def plan(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0) -> dict[int, int]:

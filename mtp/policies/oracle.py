@@ -1,0 +1,66 @@
+"""Bounds on what any policy can reach: plans made with what only a tape knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from mtp.policies.planned import Planned
+from mtp.policies.protocol import Seen
+from mtp.windows import SlotView
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    """The tapes of a run. index: of the output token that is the anchor, from 0."""
+
+    def survival(self, request: str, index: int) -> tuple[float, ...]:
+        """Per draft made at that token, the true probability that it and all before it are right (synthetic tapes)."""
+        ...
+
+    def matches(self, request: str, index: int) -> int:
+        """How many leading drafts made at that token are right."""
+        ...
+
+
+class Knowing:
+    """Counts each request's output tokens, and asks the tapes."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+        self.index: dict[str, int] = {}  # of the anchor, by request
+
+    def known(self, request: str, index: int) -> Sequence[float]:
+        raise NotImplementedError
+
+    def survival(self, view: SlotView) -> Sequence[float]:
+        return self.known(view.request, self.index.get(view.request, 0))[: view.held]
+
+    def ahead(self, request: str) -> Sequence[float]:
+        """The next anchor's drafts are taken to be like this one's."""
+        return self.known(request, self.index.get(request, 0))
+
+    def saw(self, seen: Seen) -> None:
+        for part in seen.parts:
+            self.index[part.request] = self.index.get(part.request, -1) + len(part.committed.tokens)
+
+    def left(self, request: str) -> None:
+        self.index.pop(request, None)
+
+    def report(self) -> dict[str, Any]:
+        return {"requests_held": len(self.index)}
+
+
+@dataclass(frozen=True)
+class OnTapes(Planned):
+    """oracle: handed in by whoever holds the tapes; without it there is no such policy."""
+
+    oracle: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.oracle, Oracle):
+            raise ValueError(
+                f"policy.oracle is {'null' if self.oracle is None else type(self.oracle).__name__}, expected the tapes of a tape run"
+            )
+        super().__post_init__()

@@ -1,0 +1,19 @@
+"""The true acceptance probabilities (synthetic tapes): what perfect calibration would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mtp.policies.oracle import Knowing, OnTapes
+
+
+class _Probabilities(Knowing):
+    def known(self, request: str, index: int) -> Sequence[float]:
+        return self.oracle.survival(request, index)
+
+
+@dataclass(frozen=True)
+class OracleP(OnTapes):
+    def estimator(self) -> Knowing:
+        return _Probabilities(self.oracle)
