@@ -18,7 +18,8 @@ from experiments.reference import Parity, compare, plain_executor, plain_tokens
 from experiments.screen import LiveLine, show
 from experiments.setup import Setup, setup
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets, bit_equal_row_counts
+from mtp.execution.bit_equal import bit_equal_row_counts
+from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
 from mtp.grants.figures import grant_figures, request_grants
 from mtp.layouts import Layout

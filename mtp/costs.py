@@ -10,26 +10,27 @@ from typing import Any, Protocol
 
 
 class Cost(Protocol):
-    """capture: seconds of capturing one layout's pair of graphs, paid by a window whose layout has none."""
+    """Seconds. capture_s: of capturing one half of a window as a graph; a window whose layout has no pair of graphs pays both halves."""
 
     @property
-    def capture(self) -> float: ...
+    def capture_s(self) -> float: ...
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
-        """Seconds of one window and the drafts after it. context: committed tokens of its slots, together (KV that is read)."""
+        """rows: of the window, padding included; depth: drafts every slot makes after it; context: its anchors' positions, summed (the
+        KV that is read)."""
         ...
 
     def prefill(self, tokens: int) -> float:
-        """Seconds of one prefill chunk."""
+        """Of one prefill chunk."""
         ...
 
 
-def checked(model: Any, least: float = 0.0) -> None:
+def checked(model: Any) -> None:
     """Every float field of a cost model is a finite number of seconds. Raises ValueError."""
     for name in (field.name for field in fields(model) if field.type in ("float", float)):
         value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
-            raise ValueError(f"cost.{name} is {value}, expected seconds, at least {least:g}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+            raise ValueError(f"cost.{name} is {value!r}, expected a finite number of seconds, at least 0")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class LinearCost:
     draft: float = 0.0008
     prompt_token: float = 0.0001
     context: float = 0.0
-    capture: float = 0.0
+    capture_s: float = 0.02
 
     def __post_init__(self) -> None:
         checked(self)
@@ -65,7 +66,7 @@ class TableCost:
     draft: float = 0.0
     prompt_token: float = 0.0001
     context: float = 0.0
-    capture: float = 0.0
+    capture_s: float = 0.02
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", tuple(self.rows))
@@ -99,8 +100,8 @@ class StaircaseCost:
             raise ValueError(f"cost.buckets is {list(self.buckets)}, expected ascending row counts like [4, 8]")
 
     @property
-    def capture(self) -> float:
-        return self.of.capture
+    def capture_s(self) -> float:
+        return self.of.capture_s
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         return self.of.window(next((bucket for bucket in self.buckets if bucket >= rows), rows), slots, depth, context)
@@ -117,8 +118,8 @@ class PathCost:
     batched: Cost
 
     @property
-    def capture(self) -> float:
-        return max(self.alone.capture, self.batched.capture)
+    def capture_s(self) -> float:
+        return max(self.alone.capture_s, self.batched.capture_s)
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         return (self.alone if slots <= 1 else self.batched).window(rows, slots, depth, context)
@@ -139,8 +140,8 @@ class ScaledCost:
             raise ValueError(f"cost.factor is {self.factor}, expected a number above 0")
 
     @property
-    def capture(self) -> float:
-        return self.factor * self.of.capture
+    def capture_s(self) -> float:
+        return self.factor * self.of.capture_s
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         return self.factor * self.of.window(rows, slots, depth, context)

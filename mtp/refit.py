@@ -21,8 +21,8 @@ class CorrectedCost:
     padded: tuple[int, ...] = ()
 
     @property
-    def capture(self) -> float:
-        return self.of.capture
+    def capture_s(self) -> float:
+        return self.of.capture_s
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         padded = self.padded[rows - 1] if 0 < rows <= len(self.padded) else rows
@@ -75,11 +75,13 @@ class Refit:
             self._line = solve(
                 [[value + self._pull * (i == j) for j, value in enumerate(row)] for i, row in enumerate(self._products)], self._targets
             )
-            self.cost = CorrectedCost(self.believed, *self._line, padded=self._steps())
+            base, row, slot, draft = self._line
+            self.cost = CorrectedCost(self.believed, base, row, slot, draft, self._steps())
 
     def _steps(self) -> tuple[int, ...]:
         """Rows as padded; a count not seen yet is padded to the next that was, if that was padded to more."""
-        most, steps = max(self._padded), []
+        most = max(self._padded)
+        steps: list[int] = []
         for rows in range(most, 0, -1):
             known = self._padded.get(rows)
             above = steps[-1] if steps else rows

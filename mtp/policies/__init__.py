@@ -13,6 +13,7 @@ from mtp.policies.oracle import Oracle
 from mtp.policies.oracle_p import OracleP
 from mtp.policies.planned import Planned
 from mtp.policies.protocol import Decision, Declining, Learning, Part, Policy, Seen
+from mtp.policies.record import Record
 from mtp.policies.rotate_anchors_first import RotateAnchorsFirst
 from mtp.policies.rotate_grow import RotateGrow
 from mtp.policies.shadow_beta import ShadowBeta
@@ -37,6 +38,7 @@ __all__ = [
     "Part",
     "Planned",
     "Policy",
+    "Record",
     "RotateAnchorsFirst",
     "RotateGrow",
     "Seen",
