@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mtp.costs import Cost
 from mtp.policies.planner import Shape
@@ -23,9 +24,24 @@ def best_depth(
     price = mu * (shape.time(rows, anchors) - shape.time(anchors, anchors)) / free
     best, chosen = 0.0, 0
     start = cost.window(anchors, anchors, 0)
-    for depth in (size - 1 for size in sizes if 1 < size <= most + 1):
-        surplus = sorted((s - price for survival in ahead for s in survival[:depth] if s > price), reverse=True)
-        worth = sum(surplus[:free]) - mu * (cost.window(anchors, anchors, depth) - start)
+    steps: list[tuple[float, int]] = []  # (surplus, rows) of growing a group by one size, of all slots
+    for before, size in pairwise(size for size in sizes if size <= most + 1):
+        for survival in ahead:
+            if len(survival) >= size - 1:
+                surplus = sum(survival[before - 1 : size - 1]) - price * (size - before)
+                if surplus > 0:
+                    steps.append((surplus, size - before))
+        depth = size - 1
+        worth = _filled(steps, free) - mu * (cost.window(anchors, anchors, depth) - start)
         if worth > best:
             best, chosen = worth, depth
     return chosen
+
+
+def _filled(steps: list[tuple[float, int]], free: int) -> float:
+    """What the best of the steps are worth that fit."""
+    worth = 0.0
+    for surplus, width in sorted(steps, key=lambda step: -step[0] / step[1]):
+        if width <= free:
+            worth, free = worth + surplus, free - width
+    return worth

@@ -1,11 +1,10 @@
 """Per-request survival by an exponentially weighted mean of the drafts that were verified; the exact plan.
 
-Without shadow scoring a draft that gets no row teaches nothing, so a request that has gone `explore` windows without a verdict is
-taken at the prior again (0: never, and the policy sticks at what it once believed)."""
+Without shadow scoring a draft that gets no row teaches nothing, so a draft place without a verdict for `explore` windows of its
+request is back at the prior (0: never, and the policy sticks at what it once believed)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtp.policies.checks import check_count
@@ -13,32 +12,28 @@ from mtp.policies.estimators import FromRates
 from mtp.policies.planned import Planned
 from mtp.policies.protocol import Seen
 from mtp.policies.shadow import Verdict
-from mtp.policies.survival import PRIOR, Ewma, cumulated
-from mtp.windows import SlotView
+from mtp.policies.survival import PRIOR, Ewma
 
 
 class _Verified(FromRates):
-    def __init__(self, rates: Ewma, prior: Sequence[float], explore: int) -> None:
+    def __init__(self, rates: Ewma, depth: int, explore: int) -> None:
         super().__init__(rates)
-        self._prior, self._explore = tuple(prior), explore
-        self._since: dict[str, int] = {}  # windows of the request since its last verdict
-
-    def ahead(self, request: str) -> Sequence[float]:
-        if self._explore and self._since.get(request, 0) >= self._explore:
-            return cumulated(self._prior)
-        return super().ahead(request)
-
-    def survival(self, view: SlotView) -> Sequence[float]:
-        return self.ahead(view.request)[: view.held]
+        self._ewma, self._depth, self._explore = rates, depth, explore
+        self._since: dict[str, list[int]] = {}  # windows of the request since its last verdict, by draft place
 
     def saw(self, seen: Seen) -> None:
         for part in seen.parts:
-            self._since[part.request] = self._since.get(part.request, 0) + 1
+            since = self._since.setdefault(part.request, [0] * self._depth)
+            for place in range(self._depth):
+                since[place] += 1
+                if self._explore and since[place] >= self._explore:
+                    since[place] = 0
+                    self._ewma.forget(part.request, place)
         super().saw(seen)
 
     def learn(self, verdict: Verdict) -> None:
         if verdict.verified:
-            self._since[verdict.request] = 0
+            self._since[verdict.request][verdict.place] = 0
             super().learn(verdict)
 
     def left(self, request: str) -> None:
@@ -56,5 +51,4 @@ class EwmaPolicy(Planned):
 
     def estimator(self) -> _Verified:
         check_count("explore", self.explore)
-        rates = Ewma(self.depth, rate=self.rate, prior=self.prior)
-        return _Verified(rates, rates.of(""), self.explore)
+        return _Verified(Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.explore)

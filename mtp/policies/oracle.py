@@ -13,7 +13,7 @@ from mtp.windows import SlotView
 
 @runtime_checkable
 class Oracle(Protocol):
-    """The tapes of a run. index: of the output token that is the anchor, from 0."""
+    """The tapes of a run. index: of the output token that is the anchor, from 0; past the end any answer will do."""
 
     def survival(self, request: str, index: int) -> tuple[float, ...]:
         """Per draft made at that token, the true probability that it and all before it are right (synthetic tapes)."""
@@ -38,8 +38,11 @@ class Knowing:
         return self.known(view.request, self.index.get(view.request, 0))[: view.held]
 
     def ahead(self, request: str) -> Sequence[float]:
-        """The next anchor's drafts are taken to be like this one's."""
-        return self.known(request, self.index.get(request, 0))
+        """The mean over where the next anchor may be: one token on, and one more for every draft that is right."""
+        index = self.index.get(request, 0)
+        reach = (1.0, *self.known(request, index), 0.0)
+        places = [self.known(request, index + 1 + k) for k in range(len(reach) - 1)]
+        return [sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places)) for j in range(len(places[0]))]
 
     def saw(self, seen: Seen) -> None:
         for part in seen.parts:

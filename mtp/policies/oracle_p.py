@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtp.policies.oracle import Knowing, OnTapes
+from mtp.policies.oracle import Knowing, OnTapes, Oracle
 
 
 class _Probabilities(Knowing):
+    def __init__(self, oracle: Oracle, depth: int) -> None:
+        super().__init__(oracle)
+        self._depth = depth
+
     def known(self, request: str, index: int) -> Sequence[float]:
-        return self.oracle.survival(request, index)
+        return self.oracle.survival(request, index)[: self._depth]
 
 
 @dataclass(frozen=True)
 class OracleP(OnTapes):
     def estimator(self) -> Knowing:
-        return _Probabilities(self.oracle)
+        return _Probabilities(self.oracle, self.depth)

@@ -94,3 +94,8 @@ class Ewma:
 
     def left(self, request: str) -> None:
         self._means.pop(request, None)
+
+    def forget(self, request: str, place: int) -> None:
+        """Back to the prior."""
+        if request in self._means:
+            self._means[request][place] = self._prior[place]
