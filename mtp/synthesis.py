@@ -56,10 +56,10 @@ class Synthesis:
                 raise ValueError(f"{name} is {value!r}, expected {low:g} to {high:g}")
         _solved(self)  # refuses an AUC that cannot be had
 
-    def tape(self, length: int, seed: int) -> Tape:
+    def tape(self, length: int, seed: int | tuple[int, ...]) -> Tape:
         """A text of `length` tokens; the same seed gives the same tape."""
-        if length < 1 or seed < 0:
-            raise ValueError(f"length is {length}, seed is {seed}, expected a length of at least 1 and a seed of at least 0")
+        if length < 1:
+            raise ValueError(f"length is {length}, expected at least 1")
         draw = np.random.default_rng(seed)
         solved, regime, places = _solved(self), regime_of(self.regime), length + self.depth
         tokens = draw.integers(0, self.vocab, length)

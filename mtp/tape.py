@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mtp.execution.protocol import Limits
+    from mtp.request import Request
 
 
 @dataclass(frozen=True)
@@ -72,3 +76,15 @@ def leading(drafts: tuple[int, ...], tokens: tuple[int, ...]) -> int:
         if draft != token:
             return place
     return min(len(drafts), len(tokens))
+
+
+def text_of(tape: Tape, request: Request, limits: Limits) -> tuple[tuple[int, ...], str]:
+    """What plain decoding of the tape gives, token by token: tokens, and `stop` or `length`. Raises ValueError where it is too short."""
+    stops = frozenset() if request.ignore_stop else limits.stop_ids | request.stop_ids
+    most = min(request.max_new_tokens, limits.context - len(request.prompt))
+    for place, token in enumerate(tape.tokens[:most], 1):
+        if token in stops and place > request.min_new_tokens:
+            return tape.tokens[:place], "stop"
+    if len(tape.tokens) < most:
+        raise ValueError(f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end ({most})")
+    return tape.tokens[:most], "length"

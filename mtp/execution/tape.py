@@ -170,13 +170,13 @@ class TapeWork:
     def stage(self, groups: Sequence[Group], depth: int) -> None:
         rows = sum(group.rows for group in groups)
         bucket = self._executor.buckets.round_up(rows)
-        self._groups, self._depth, self.padded, self.baked = groups, depth, bucket - rows, (bucket, depth)
+        self.groups, self._depth, self.padded, self.baked = groups, depth, bucket - rows, (bucket, depth)
 
     def verify(self) -> None:
-        self._executor.verify(self._groups)
+        self._executor.verify(self.groups)
 
     def commit(self) -> None:
-        self._outcomes = self._executor.commit(self._groups, self._depth)
+        self._outcomes = self._executor.commit(self.groups, self._depth)
 
     def outcomes(self) -> Sequence[Outcome]:
         return self._outcomes
