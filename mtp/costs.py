@@ -150,6 +150,12 @@ class ScaledCost:
         return self.factor * self.of.prefill(tokens)
 
 
+def believed_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -> Cost:
+    """What a policy of a run believes: the cost of the buckets that the run pads its windows to (`tight`: none), times `factor`."""
+    padded = of if isinstance(buckets, str) else StaircaseCost(of, tuple(buckets))
+    return padded if factor == 1 else ScaledCost(padded, factor)
+
+
 MODELS: dict[str, type] = {"linear": LinearCost, "table": TableCost}
 
 

@@ -9,7 +9,7 @@ from mtp.policies.ewma import EwmaPolicy
 from mtp.policies.hindsight import Hindsight
 from mtp.policies.least_confident_first import LeastConfidentFirst
 from mtp.policies.measured_ab import MeasuredAB
-from mtp.policies.oracle import Oracle
+from mtp.policies.oracle import Oracle, TapeOracle
 from mtp.policies.oracle_p import OracleP
 from mtp.policies.planned import Planned
 from mtp.policies.protocol import Decision, Declining, Learning, Part, Policy, Seen
@@ -45,4 +45,5 @@ __all__ = [
     "ShadowBeta",
     "StaticK",
     "SurvivalTopk",
+    "TapeOracle",
 ]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from mtp.policies.planned import Planned
 from mtp.policies.protocol import Seen
+from mtp.policies.survival import cumulated
+from mtp.tape import Tape
 from mtp.windows import SlotView
 
 
 @runtime_checkable
 class Oracle(Protocol):
-    """The tapes of a run. index: of the output token that is the anchor, from 0; past the end any answer will do."""
+    """What a run's tapes know. index: of the output token that is the anchor, from 0; past the end any answer will do.
+    probabilities: whether `survival` has an answer."""
+
+    @property
+    def probabilities(self) -> bool: ...
 
     def survival(self, request: str, index: int) -> tuple[float, ...]:
         """Per draft made at that token, the true probability that it and all before it are right (synthetic tapes)."""
@@ -22,6 +28,22 @@ class Oracle(Protocol):
     def matches(self, request: str, index: int) -> int:
         """How many leading drafts made at that token are right."""
         ...
+
+
+@dataclass(frozen=True)
+class TapeOracle:
+    """tapes: by request id; probabilities: they hold the true ones."""
+
+    tapes: Mapping[str, Tape]
+    probabilities: bool = True
+
+    def survival(self, request: str, index: int) -> tuple[float, ...]:
+        truth = self.tapes[request].truth
+        return cumulated(truth[min(index, len(truth) - 1)])
+
+    def matches(self, request: str, index: int) -> int:
+        matches = self.tapes[request].matches
+        return matches[min(index, len(matches) - 1)]
 
 
 class Knowing:
@@ -63,7 +85,6 @@ class OnTapes(Planned):
 
     def __post_init__(self) -> None:
         if not isinstance(self.oracle, Oracle):
-            raise ValueError(
-                f"policy.oracle is {'null' if self.oracle is None else type(self.oracle).__name__}, expected the tapes of a tape run"
-            )
+            given = "null" if self.oracle is None else type(self.oracle).__name__
+            raise ValueError(f"policy.oracle is {given}, expected the tapes of a run: workload=synthetic or recorded")
         super().__post_init__()

@@ -19,5 +19,10 @@ class _Probabilities(Knowing):
 
 @dataclass(frozen=True)
 class OracleP(OnTapes):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.oracle.probabilities:
+            raise ValueError("policy.oracle is recorded tapes, expected synthetic ones: only these know the true probabilities")
+
     def estimator(self) -> Knowing:
         return _Probabilities(self.oracle, self.depth)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
-from operator import mul
 
 from mtp.costs import Cost
 from mtp.engine import Engine
@@ -17,30 +14,11 @@ from mtp.request import Request
 from mtp.tape import Tape
 
 
-@dataclass(frozen=True)
-class TapeOracle:
-    """What the tapes know."""
-
-    tapes: Mapping[str, Tape]
-
-    def survival(self, request: str, index: int) -> tuple[float, ...]:
-        return tuple(accumulate(self._at(self.tapes[request].truth, index), mul))
-
-    def matches(self, request: str, index: int) -> int:
-        return self._at(self.tapes[request].matches, index)
-
-    @staticmethod
-    def _at(rows, index: int):
-        return rows[min(index, len(rows) - 1)]
-
-
 @cache
 def texts(regime: str, count: int, length: int, seed: int, auc: float = 0.75) -> Mapping[str, Tape]:
     """`mixed` here: every other request is code, the rest prose, so that both kinds always share windows."""
     kinds = ("code", "prose") if regime == "mixed" else (regime,)
-    return {
-        f"{regime}-{n}": Tape.synthetic(kinds[n % len(kinds)], length=length, seed=1000 * seed + n, auc=auc) for n in range(count)
-    }
+    return {f"{regime}-{n}": Tape.synthetic(kinds[n % len(kinds)], length=length, seed=1000 * seed + n, auc=auc) for n in range(count)}
 
 
 def tokens_per_s(policy: Policy, tapes: Mapping[str, Tape], cost: Cost, *, slots: int = 2, rows: int = 8) -> float:
