@@ -37,6 +37,11 @@ class _Weighed(FromRates):
         rates = self.rates.of(view.request)
         return cumulated([self.fit(place, features(said, rates[place])) for place, said in enumerate(view.confidence)])
 
+    def hold(self, request: str, drafts: tuple[int, ...], confidence: tuple[float, ...]) -> None:
+        rates = self.rates.of(request)
+        self.spread.learn([self.fit(place, features(said, rates[place])) for place, said in enumerate(confidence)], rates)
+        super().hold(request, drafts, confidence)
+
     def learn(self, verdict: Verdict) -> None:
         super().learn(verdict)
         if verdict.confidence is not None:

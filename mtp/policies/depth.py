@@ -8,14 +8,17 @@ from itertools import pairwise
 from mtp.costs import Cost
 from mtp.policies.planner import Shape
 
+Scenarios = Sequence[Sequence[float]]
+
 
 def best_depth(
-    ahead: Sequence[Sequence[float]], cost: Cost, shape: Shape, mu: float, *, rows: int, entered: int, sizes: Sequence[int], most: int
+    ahead: Sequence[Scenarios], cost: Cost, shape: Shape, mu: float, *, rows: int, entered: int, sizes: Sequence[int], most: int
 ) -> int:
     """The depth with the largest expected surplus over the price of its rows, less mu * the drafter's time.
 
-    ahead: expected survival of the drafts to be made, one sequence a slot that may use them. Anchors come first, so drafts compete
-    for the rows that `entered` slots leave. Only depths that fill a group size are worth drafting.
+    ahead: one entry a slot that may use drafts: equally likely survivals of the drafts to be made, of the same number for all
+    slots. Neighbours are taken at different ones: drafts compete, and a plan will pick whichever turn out well. Anchors come
+    first, so they compete for the rows that `entered` slots leave. Only depths that fill a group size are worth drafting.
     """
     free = rows - min(entered, rows)
     if not free or not ahead:
@@ -24,15 +27,18 @@ def best_depth(
     price = mu * (shape.time(rows, anchors) - shape.time(anchors, anchors)) / free
     best, chosen = 0.0, 0
     start = cost.window(anchors, anchors, 0)
-    steps: list[tuple[float, int]] = []  # (surplus, rows) of growing a group by one size, of all slots
+    count = len(ahead[0])
+    steps: list[list[tuple[float, int]]] = [[] for _ in range(count)]  # (surplus, rows) of growing a group by one size
     for before, size in pairwise(size for size in sizes if size <= most + 1):
-        for survival in ahead:
-            if len(survival) >= size - 1:
-                surplus = sum(survival[before - 1 : size - 1]) - price * (size - before)
-                if surplus > 0:
-                    steps.append((surplus, size - before))
+        for place, scenarios in enumerate(ahead):
+            for number in range(count):
+                survival = scenarios[(number + place) % count]
+                if len(survival) >= size - 1:
+                    surplus = sum(survival[before - 1 : size - 1]) - price * (size - before)
+                    if surplus > 0:
+                        steps[number].append((surplus, size - before))
         depth = size - 1
-        worth = _filled(steps, free) - mu * (cost.window(anchors, anchors, depth) - start)
+        worth = sum(_filled(found, free) for found in steps) / count - mu * (cost.window(anchors, anchors, depth) - start)
         if worth > best:
             best, chosen = worth, depth
     return chosen

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mtp.policies.depth import Scenarios
 from mtp.policies.protocol import Seen
 from mtp.policies.shadow import Shadow, Verdict
+from mtp.policies.spread import Spread
 from mtp.policies.survival import Rates, cumulated
 from mtp.windows import SlotView
 
@@ -17,13 +19,14 @@ class FromRates:
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
         self.shadow = Shadow()
+        self.spread = Spread(len(rates.of("")))
         self.verdicts = 0
 
     def survival(self, view: SlotView) -> Sequence[float]:
         return cumulated(self.rates.of(view.request)[: view.held])
 
-    def ahead(self, request: str) -> Sequence[float]:
-        return cumulated(self.rates.of(request))
+    def ahead(self, request: str) -> Scenarios:
+        return self.spread.scenarios(self.rates.of(request))
 
     def saw(self, seen: Seen) -> None:
         for verdict in self.shadow.saw(seen):
@@ -66,6 +69,8 @@ class FromConfidence(FromRates):
             super().learn(verdict)
 
     def hold(self, request: str, drafts: tuple[int, ...], confidence: tuple[float, ...]) -> None:
-        for place, said in enumerate(confidence):
-            self.rates.learn(request, place, self.judge(place, said))
+        judged = [self.judge(place, said) for place, said in enumerate(confidence)]
+        self.spread.learn(judged, self.rates.of(request))
+        for place, probability in enumerate(judged):
+            self.rates.learn(request, place, probability)
         super().hold(request, drafts, confidence)

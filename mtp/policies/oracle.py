@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from mtp.policies.depth import Scenarios
 from mtp.policies.planned import Planned
 from mtp.policies.protocol import Seen
 from mtp.policies.survival import cumulated
@@ -59,12 +60,12 @@ class Knowing:
     def survival(self, view: SlotView) -> Sequence[float]:
         return self.known(view.request, self.index.get(view.request, 0))[: view.held]
 
-    def ahead(self, request: str) -> Sequence[float]:
+    def ahead(self, request: str) -> Scenarios:
         """The mean over where the next anchor may be: one token on, and one more for every draft that is right."""
         index = self.index.get(request, 0)
         reach = (1.0, *self.known(request, index), 0.0)
         places = [self.known(request, index + 1 + k) for k in range(len(reach) - 1)]
-        return [sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places)) for j in range(len(places[0]))]
+        return [[sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places)) for j in range(len(places[0]))]]
 
     def saw(self, seen: Seen) -> None:
         for part in seen.parts:

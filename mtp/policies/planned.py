@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from mtp.costs import Cost, LinearCost
 from mtp.policies.checks import check_count, check_depth, checked_sizes
-from mtp.policies.depth import best_depth
+from mtp.policies.depth import Scenarios, best_depth
 from mtp.policies.planner import Ask, Shape, plan
 from mtp.policies.protocol import Decision, Seen
 from mtp.policies.rate import PlannedRate
@@ -22,8 +22,9 @@ class Estimator(Protocol):
         """Per held draft of a slot, the probability that it and all before it are right."""
         ...
 
-    def ahead(self, request: str) -> Sequence[float]:
-        """The same for drafts that are yet to be made, to the policy's depth."""
+    def ahead(self, request: str) -> Scenarios:
+        """The same for drafts that are yet to be made, to the policy's depth: equally likely ways it may turn out, one or more,
+        as many for every request."""
         ...
 
     def saw(self, seen: Seen) -> None: ...
@@ -107,10 +108,10 @@ class Planned:
     def _depth(self, walk: Sequence[SlotView], cost: Cost, shape: Shape, mu: float, rows: int) -> int:
         run = self.run
         run.windows += 1
-        if self.probe and run.windows % self.probe == 0:
+        if self.probe and (run.windows % self.probe == 0 or run.windows <= 24):
             run.probes += 1
             return self.depth
-        ahead = [run.estimator.ahead(view.request)[: view.limit - 1] for view in walk if view.cap is None or view.cap > 1]
+        ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]
         depth = best_depth(ahead, cost, shape, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth)
         run.depths[depth] = run.depths.get(depth, 0) + 1
         return depth
