@@ -14,6 +14,8 @@ from mtp.policies.protocol import Decision, Seen
 from mtp.policies.rate import PlannedRate
 from mtp.windows import SlotView, WindowPlan, first_left_out, groups_of, rotation
 
+FIRST = 24  # windows of a run that are drafted to full depth before a depth is chosen: what is never drafted is never known
+
 
 class Estimator(Protocol):
     """What a planning policy believes, and how it learns."""
@@ -57,7 +59,8 @@ class _Run:
 @dataclass(frozen=True)
 class Planned:
     """sizes: group sizes; depth: most drafts; cost: what is believed of T; skip_cap: windows a slot may be left out of in a row (0:
-    any number); probe: every so many windows drafts are made to full depth, so that shadow scoring sees them (0: never)."""
+    any number); probe: every so many windows, and in the first 24 of a run, drafts are made to full depth, so that shadow scoring sees
+    them (0: never)."""
 
     sizes: tuple[int, ...] = (1, 2, 4)
     depth: int = 3
@@ -108,7 +111,7 @@ class Planned:
     def _depth(self, walk: Sequence[SlotView], cost: Cost, shape: Shape, mu: float, rows: int) -> int:
         run = self.run
         run.windows += 1
-        if self.probe and (run.windows % self.probe == 0 or run.windows <= 24):
+        if self.probe and (run.windows <= FIRST or run.windows % self.probe == 0):
             run.probes += 1
             return self.depth
         ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]

@@ -14,7 +14,7 @@ class Spread:
     stray as these did. Nothing learnt: they do not."""
 
     def __init__(self, depth: int, *, kept: int = 64, drawn: int = 6) -> None:
-        self._depth, self._drawn = depth, drawn
+        self._depth, self._drawn, self._turn = depth, drawn, 0
         self._strayed: deque[tuple[float, ...]] = deque(maxlen=kept)
 
     def learn(self, judged: Sequence[float], rates: Sequence[float]) -> None:
@@ -23,8 +23,10 @@ class Spread:
             self._strayed.append(tuple(logit(q) - logit(p) for q, p in zip(judged, rates, strict=True)))
 
     def scenarios(self, rates: Sequence[float]) -> list[tuple[float, ...]]:
-        """Equally likely survivals, from chains spread over all that are kept: neighbours are alike."""
+        """Equally likely survivals, from chains spread over all that are kept, others at every call: where deep drafts look a little
+        worse than shallow ones they are then still made now and then, and so are seen to have become better."""
+        self._turn += 1
         kept = self._strayed or [(0.0,) * self._depth]
-        drawn = [kept[(number * len(kept)) // self._drawn] for number in range(self._drawn)]
+        drawn = [kept[(number * len(kept) // self._drawn + self._turn) % len(kept)] for number in range(self._drawn)]
         centres = [logit(rate) for rate in rates]
         return [cumulated([sigmoid(centre + stray) for centre, stray in zip(centres, strayed, strict=True)]) for strayed in drawn]

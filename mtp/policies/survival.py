@@ -36,14 +36,21 @@ def prior_of(prior: Sequence[float], depth: int) -> tuple[float, ...]:
 
 class BetaCounts:
     """Mean of a Beta posterior with forgetting: hits and misses decay by `forget` with every verdict of their place, the prior's
-    `weight` observations too."""
+    `weight` observations too.
 
-    def __init__(self, depth: int, *, forget: float = 0.97, prior: Sequence[float] = PRIOR, weight: float = 4.0) -> None:
-        if not 0 < forget <= 1:
-            raise ValueError(f"policy.forget is {forget}, expected above 0, at most 1")
+    A new request starts from the mean over all requests so far, by the same counts that forget `pool_forget`; that mean starts
+    from `prior` with ten times its weight."""
+
+    def __init__(
+        self, depth: int, *, forget: float = 0.97, prior: Sequence[float] = PRIOR, weight: float = 4.0, pool_forget: float = 0.998
+    ) -> None:
+        for name, value in (("forget", forget), ("pool_forget", pool_forget)):
+            if not 0 < value <= 1:
+                raise ValueError(f"policy.{name} is {value}, expected above 0, at most 1")
         if not weight > 0:
             raise ValueError(f"policy.weight is {weight}, expected observations, above 0")
-        self._prior, self._forget, self._weight = prior_of(prior, depth), forget, weight
+        self._forget, self._pool_forget, self._weight = forget, pool_forget, weight
+        self._pool = [[10 * weight * p, 10 * weight * (1 - p)] for p in prior_of(prior, depth)]
         self._counts: dict[str, list[list[float]]] = {}  # request: [hits, misses] by place
         self._means: dict[str, tuple[float, ...]] = {}
 
@@ -54,23 +61,27 @@ class BetaCounts:
         means = self._means.get(request)
         if means is None:
             counts = self._counts.get(request)
-            means = self._prior if counts is None else tuple(hits / (hits + misses) for hits, misses in counts)
-            if counts is not None:
-                self._means[request] = means
+            if counts is None:
+                return means_of(self._pool)
+            means = self._means[request] = means_of(counts)
         return means
 
     def learn(self, request: str, place: int, hit: float) -> None:
         counts = self._counts.get(request)
         if counts is None:
-            counts = self._counts[request] = [[self._weight * p, self._weight * (1 - p)] for p in self._prior]
-        pair = counts[place]
-        pair[0] = self._forget * pair[0] + hit
-        pair[1] = self._forget * pair[1] + 1 - hit
+            counts = self._counts[request] = [[self._weight * p, self._weight * (1 - p)] for p in means_of(self._pool)]
+        for pair, forget in ((counts[place], self._forget), (self._pool[place], self._pool_forget)):
+            pair[0] = forget * pair[0] + hit
+            pair[1] = forget * pair[1] + 1 - hit
         self._means.pop(request, None)
 
     def left(self, request: str) -> None:
         self._counts.pop(request, None)
         self._means.pop(request, None)
+
+
+def means_of(counts: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(hits / (hits + misses) for hits, misses in counts)
 
 
 class Ewma:
