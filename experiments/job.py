@@ -114,6 +114,7 @@ def _metrics(
         "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
         "grants": grant_figures(engine.grants),
+        "policy": engine.learning.report() if engine.learning else None,
         "layouts": {"key": engine.layout.key, **asdict(engine.layout.stats())},
         "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
     }

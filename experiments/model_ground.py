@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from hydra.utils import to_absolute_path
@@ -18,9 +19,10 @@ from mtp.execution.bit_equal import bit_equal_row_counts
 from mtp.execution.buckets import Buckets
 from mtp.execution.graphs import graphs_for
 from mtp.execution.model import ModelExecutor
+from mtp.execution.planning import PlanningExecutor
 from mtp.execution.protocol import Executor
 from mtp.layout_cache import GraphBackend
-from mtp.policies import Policy
+from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
 WARM_TOKENS = 8
@@ -52,25 +54,27 @@ class ModelGround:
             console.print("[yellow]a bucket is not among them: tokens may differ from plain decoding[/yellow]")
 
     def executor(self) -> ModelExecutor:
-        settings = self.plan.settings
-        return ModelExecutor(
-            self._made.target,
-            self._made.drafter,
-            slots=settings.slots,
-            rows=settings.rows,
-            largest_group=max(settings.sizes),
-            depth=self.plan.policy.depth,
-            buckets=settings.buckets,
-            device=self.plan.device,
-            reload_drafter=self._made.load_drafter,
-        )
+        settings, policy = self.plan.settings, self.plan.policy
+        options: dict[str, Any] = {
+            "slots": settings.slots,
+            "rows": settings.rows,
+            "largest_group": max(settings.sizes),
+            "depth": policy.depth,
+            "buckets": settings.buckets,
+            "device": self.plan.device,
+            "reload_drafter": self._made.load_drafter,
+        }
+        if settings.plan == "host":
+            return ModelExecutor(self._made.target, self._made.drafter, **options)
+        assert isinstance(policy, (RotateGrow, StaticK))
+        return PlanningExecutor(self._made.target, self._made.drafter, policy=policy, **options)
 
     def plain_executor(self) -> ModelExecutor:
         return plain_executor(self._made, buckets=Buckets(()))
 
     def graphs(self, executor: Executor) -> GraphBackend:
         assert isinstance(executor, ModelExecutor)
-        return graphs_for(self.plan.device, executor.buffers.rest)
+        return graphs_for(self.plan.device, executor.resting)
 
     def reference(self) -> dict[str, Plain]:
         return plain_tokens(self._made, self._target_folder, self._cache)

@@ -10,9 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.checks import BadInput, choice, integer, integers
 from mtp.execution.buckets import Buckets
-from mtp.grants.discipline import Parked, Share, Unit
+from mtp.grants import Discipline
+from mtp.grants.discipline import Parked, RingDiscipline, Share, Unit
 from mtp.layout_cache import GraphBackend
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
+from mtp.policies import Policy, RotateGrow, StaticK
 from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
 GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device", "cost")
@@ -31,6 +33,7 @@ class Settings:
     parity: str
     plain: bool
     share: str
+    plan: str
 
     @classmethod
     def of(cls, config: DictConfig, *, on_tapes: bool) -> Settings:
@@ -63,6 +66,7 @@ class Settings:
             parity=choice("parity", values["parity"], ("exact", "report", "off")),
             plain=values["plain"],
             share=choice("share", values.get("share"), ("window", "tick")),
+            plan=choice("plan", values["plan"], ("host", "device")),
         )
 
 
@@ -107,4 +111,19 @@ def check_grant(node: DictConfig, settings: Settings) -> None:
         raise BadInput(
             f"slots is {settings.slots}, expected at least {node.holders + node.backlog} "
             f"(grant.holders {node.holders} + grant.backlog {node.backlog})"
+        )
+
+
+def check_device_plan(policy: Policy, layout: LayoutSettings, grants: Discipline, on_tapes: bool) -> None:
+    """What `plan=device` can carry out."""
+    if on_tapes:
+        raise BadInput("plan is device, but the workload is on tapes, where there is none: expected plan=host")
+    if not isinstance(policy, (RotateGrow, StaticK)):
+        raise BadInput(f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow or static_k, or plan=host")
+    if layout.key not in ("rows", "off"):
+        raise BadInput(f"plan is device, but layout.key is {layout.key}: expected rows or off, or plan=host")
+    if isinstance(grants, RingDiscipline) and (grants.share == "tick" or grants.parked_wait):
+        raise BadInput(
+            f"plan is device, but share is {grants.share} and grant.parked is {grants.parked}: "
+            "expected share=window and grant.parked=plain, or plan=host"
         )

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
-from experiments.settings import LayoutSettings, Settings, check_grant
+from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.tape_set import TapeWorkload
 from experiments.workloads import PromptFile
 from mtp.costs import Cost
@@ -75,6 +75,8 @@ def plan_of(config: DictConfig) -> Plan:
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants = build(config.grant, "grant")
+    if settings.plan == "device":
+        check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
     plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), cost)
@@ -89,9 +91,11 @@ def plan_of(config: DictConfig) -> Plan:
 def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) -> Policy:
     """A policy on tapes; those that plan with what only tapes know (`_partial_: true`) are handed them."""
     made = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    if not config.policy.get("_partial_", False):
-        return build(config.policy, "policy")
-    return build(config.policy, "policy", oracle=TapeOracle(made.tapes, probabilities=made.evidence == "synthetic"))
+    oracle = TapeOracle(made.tapes, probabilities=made.evidence == "synthetic")
+    policy = build(config.policy, "policy", **({"oracle": oracle} if config.policy.get("_partial_", False) else {}))
+    if policy.depth > made.depth:
+        raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of these tapes)")
+    return policy
 
 
 def brings_tapes(config: DictConfig) -> bool:

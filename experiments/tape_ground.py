@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from experiments.checks import BadInput
 from experiments.reference import Plain
 from experiments.setup import Plan
 from experiments.tape_set import TapeWorkload
@@ -25,8 +24,6 @@ class TapeGround:
     def __init__(self, plan: Plan, workload: TapeWorkload) -> None:
         self.plan = plan
         self._set = workload.tapes(max_new_tokens=plan.settings.max_new_tokens, seed=plan.settings.seed)
-        if plan.policy.depth > self._set.depth:
-            raise BadInput(f"the policy drafts {plan.policy.depth} tokens, expected at most {self._set.depth} (the depth of these tapes)")
         self.requests = self._set.requests
         self.evidence = self._set.evidence
         self.device = "virtual clock"

@@ -10,33 +10,17 @@ import heapq
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mtp.announce import announce
-from mtp.execution.protocol import Executor, Outcome
+from mtp.execution.protocol import Executor, Outcome, Planner
 from mtp.grants import Discipline, Everyone, Turn
-from mtp.layouts import Eager, Halves, Layout
+from mtp.layouts import Eager, Layout
 from mtp.metrics import Round
 from mtp.policies import Declining, Learning, Part, Policy, Seen
 from mtp.request import Finish, Finished, Request, Stream
-from mtp.windows import Group
-
-NO_WINDOW = Halves(0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;
-    halves: of a window; speculative: it was the turn of those who hold a grant."""
-
-    kind: str
-    rows: int
-    start_s: float
-    end_s: float
-    padded: int = 0
-    halves: Halves = NO_WINDOW
-    speculative: bool = True
+from mtp.steps import Flight, Step, part_of, round_of
 
 
 @dataclass
@@ -87,6 +71,11 @@ class Engine:
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
+        if isinstance(executor, Planner) and executor.policy != policy:
+            raise ValueError(f"policy is {policy}, but the device plans by {executor.policy}: expected the same")
+        self._planner = executor if isinstance(executor, Planner) else None
+        self._flights: deque[Flight] = deque()
+        self._landed_s = self.began_s
         self._sides = {True: Side(), False: Side()}  # by Turn.speculative
         self._ids: set[str] = set()
 
@@ -107,7 +96,9 @@ class Engine:
             raise ValueError(f"request {request.id}: the id is taken")
         self.executor.check(request)
         self._ids.add(request.id)
-        place = sum(other.arrival_s <= request.arrival_s for other in self.waiting)
+        place = len(self.waiting)  # from the end: requests mostly come in the order of their arrival
+        while place and self.waiting[place - 1].arrival_s > request.arrival_s:
+            place -= 1
         self.waiting.insert(place, request)
 
     def cancel(self, request_id: str) -> None:
@@ -137,7 +128,10 @@ class Engine:
         self._drop_cancelled()
         self._promote()
         self._admit()
+        if any(stream.prefilling for stream in self.streams.values()):
+            self._land(0)  # turns of prefills and windows come as if the host planned
         if not self.streams:
+            self._land(0)  # nobody is left in it
             if not self.waiting:
                 return False
             self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
@@ -193,42 +187,93 @@ class Engine:
         stream.prefill_s += self.executor.now() - begin_s
         if outcome is not None:
             stream.position = end - 1
-            self._tell([_part(stream, 0, outcome)], rows=1, padded=0, depth=depth, seconds=self.executor.now() - begin_s)
+            self._tell([part_of(stream, 0, outcome)], rows=1, padded=0, depth=depth, seconds=self.executor.now() - begin_s)
             self._book(stream, outcome, stream.prefill_s)
         self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
     def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
-        """Plan, execution, booking."""
+        """One window: launched, and landed at once. Where the device plans, the window before it lands instead."""
+        if self._planner:
+            flight = self._launch_unplanned(self._planner, decoding, turn, begin_s)
+        else:
+            flight = self._launch(decoding, turn, side, begin_s)
+        if flight is not None:
+            self._flights.append(flight)
+            self._land(1 if self._planner else 0)
+
+    def _launch(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> Flight | None:
+        """The policy plans. None: the window failed."""
         views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
         decision = self.policy.decide(views, rows=self.rows, start=side.start)
         groups = decision.plan.groups
         if not groups:
             raise RuntimeError(f"the policy left the window empty although slots {[view.slot for view in views]} can run")
         depth = decision.depth if any(view.cap is None for view in views) else 0  # nobody here may use a draft
-        taking_part = [self.streams[group.slot] for group in groups]
         start_s = self.executor.now()
+        streams = {group.slot: self.streams[group.slot] for group in groups}
         try:
             work = self.executor.window(groups, depth)
             halves = self.layout.run(groups, work)
-            outcomes = work.outcomes()
         except Exception as fault:
-            self._fail(taking_part, fault)
-            return
-        end_s = self.executor.now()
+            self._fail(streams.values(), fault)
+            return None
         side.start = decision.plan.next_start
-        entered = {group.slot for group in groups}
         for stream in decoding:
-            stream.skips = 0 if stream.slot in entered else stream.skips + 1
-        parts = [_part(stream, group.rows, outcome) for stream, group, outcome in zip(taking_part, groups, outcomes, strict=True)]
-        seconds = end_s - begin_s - halves.capture
-        self._tell(parts, rows=decision.plan.rows, padded=work.padded, depth=depth, seconds=seconds)
-        for stream, group, outcome in zip(taking_part, groups, outcomes, strict=True):
-            self.rounds.append(_round(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
+            stream.skips = 0 if stream.slot in streams else stream.skips + 1
+        return Flight(work, streams, depth, halves, turn.speculative, begin_s, start_s)
+
+    def _launch_unplanned(self, planner: Planner, decoding: Sequence[Stream], turn: Turn, begin_s: float) -> Flight | None:
+        """The device plans, from the slots' state that it holds. None: the window failed."""
+        streams = {stream.slot: stream for stream in decoding}
+        if waiting := [slot for slot, stream in self.streams.items() if turn.caps[slot] == 0 and not stream.prefilling]:
+            raise RuntimeError(f"slots {waiting} may not run now, but a device that plans has no caps below one row")
+        granted = {slot for slot in streams if turn.caps[slot] is None}
+        depth = self.policy.depth if granted else 0
+        start_s = self.executor.now()
+        work = None
+        try:
+            work = planner.advance(granted, depth)
+            halves = self.layout.run((), work)
+        except Exception as fault:
+            self._land(0)
+            hit = streams if work is None else {group.slot: streams[group.slot] for group in work.groups if group.slot in streams}
+            self._fail(hit.values(), fault)
+            return None
+        return Flight(work, streams, depth, halves, turn.speculative, begin_s, start_s)
+
+    def _land(self, most: int) -> None:
+        """Book the windows in flight, oldest first, until at most that many are left."""
+        while len(self._flights) > most:
+            flight = self._flights.popleft()
+            try:
+                outcomes = flight.work.outcomes()
+            except Exception as fault:
+                self._fail(flight.streams.values(), fault)
+                continue
+            self._book_window(flight, outcomes)
+
+    def _book_window(self, flight: Flight, outcomes: Sequence[Outcome]) -> None:
+        """Every slot of the window, but for those whose request has ended since its launch."""
+        end_s = self.executor.now()
+        begin_s, start_s = max(flight.begin_s, self._landed_s), max(flight.start_s, self._landed_s)
+        groups = flight.work.groups
+        rows = sum(group.rows for group in groups)
+        landing = [
+            (stream, group, outcome)
+            for group, outcome in zip(groups, outcomes, strict=True)
+            if self.streams.get(group.slot) is (stream := flight.streams[group.slot])
+        ]
+        parts = [part_of(stream, group.rows, outcome) for stream, group, outcome in landing]
+        seconds = end_s - begin_s - flight.halves.capture
+        self._tell(parts, rows=rows, padded=flight.work.padded, depth=flight.depth, seconds=seconds)
+        for stream, group, outcome in landing:
+            self.rounds.append(round_of(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome, end_s - start_s)
-        self.windows += 1
-        self.steps.append(Step("window", decision.plan.rows, begin_s, self.executor.now(), work.padded, halves, turn.speculative))
+        self.windows += bool(landing)
+        self._landed_s = self.executor.now()
+        self.steps.append(Step("window", rows, begin_s, self._landed_s, flight.work.padded, flight.halves, flight.speculative))
 
     def _tell(self, parts: Sequence[Part], *, rows: int, padded: int, depth: int, seconds: float) -> None:
         if self.learning:
@@ -264,8 +309,9 @@ class Engine:
         for stream in [stream for stream in self.streams.values() if stream.cancelled]:
             self._end(stream, "cancelled")
 
-    def _fail(self, streams: Sequence[Stream], fault: Exception) -> None:
+    def _fail(self, streams: Iterable[Stream], fault: Exception) -> None:
         """The step raised: its slots end with what they have, once; all others go on."""
+        streams = [stream for stream in streams if self.streams.get(stream.slot) is stream]
         message = f"{type(fault).__name__}: {fault}"
         names = ", ".join(stream.request.id for stream in streams)
         announce(f"step failed for request {names}: {message}")
@@ -284,23 +330,3 @@ class Engine:
         if self.learning:
             self.learning.left(request.id)
         self.finished.append(Finished.of(request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()))
-
-
-def _part(stream: Stream, rows: int, outcome: Outcome) -> Part:
-    return Part(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
-
-
-def _round(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:
-    committed = outcome.committed
-    return Round(
-        window=window,
-        slot=stream.slot,
-        request=stream.request.id,
-        rows=group.rows,
-        drafted=group.rows - 1,
-        accepted=committed.accepted,
-        committed=committed.kept,
-        finish=committed.finish,
-        start_s=start_s,
-        end_s=end_s,
-    )

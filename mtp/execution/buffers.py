@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -34,6 +37,7 @@ class Buffers:
         self._of_slot = [value for value in vars(self).values() if isinstance(value, Tensor)]
         # the window in work: what verify leaves for commit, and commit for the host
         self.group_rows = table(slots)
+        self.rows = rows
         self._window = Packed(table(rows), table(rows), table(rows), table(rows), table(slots + 1))
         self._picks = table(rows)
         self._hidden = torch.zeros(rows, hidden, dtype=dtype, device=device)
@@ -77,9 +81,11 @@ class Buffers:
     def hidden(self, bucket: int) -> Tensor:
         return self._hidden[:bucket]
 
-    def rest(self) -> None:
-        """Nothing is kept: a commit that runs now changes nothing."""
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """Nothing is kept: a commit that runs now changes nothing. The next verify finds the real counts again."""
         self.accepted.kept.zero_()
+        yield
 
     # ---- commits
 
@@ -90,9 +96,9 @@ class Buffers:
         self.positions += kept
         self.produced += kept
 
-    def hold(self, drafts: Tensor, held: Tensor) -> None:
+    def hold(self, kept: Tensor, drafts: Tensor, held: Tensor) -> None:
         """New drafts [slots, depth] of the slots that kept something, of which the first held[slot] count."""
-        moved = self.accepted.kept > 0
+        moved = kept > 0
         place = self.drafts[:, : drafts.shape[1]]
         place.copy_(torch.where(moved[:, None], drafts, place))
         self.held.copy_(torch.where(moved, held, self.held))

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mtp.layout_cache import Graph, GraphBackend
 
 Work = Callable[[], None]
+Resting = Callable[[], contextlib.AbstractContextManager[None]]
 HOST_READS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "is_nonzero", "equal"}
 DATA_SHAPES = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_consecutive"}
 
@@ -42,13 +43,13 @@ def capturing() -> bool:
 
 
 class CudaGraphs:
-    """rest(): sets every kept count to 0, so that warming up a commit changes nothing.
+    """resting(): a context in which nothing is kept, so that warming up a commit changes nothing.
 
     torch.cuda.graph is not used: when capture_end raises it leaves the side stream current.
     """
 
-    def __init__(self, device: torch.device, rest: Work) -> None:
-        self._device, self._rest = device, rest
+    def __init__(self, device: torch.device, resting: Resting) -> None:
+        self._device, self._resting = device, resting
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         with torch.cuda.stream(self._stream):  # its matmul workspace must not belong to the first graph's pool
@@ -57,8 +58,7 @@ class CudaGraphs:
         torch.cuda.synchronize(device)
 
     def warm(self, work: Work) -> None:
-        self._rest()
-        with _under_way(), self._side_stream(), _memory_errors():
+        with self._resting(), _under_way(), self._side_stream(), _memory_errors():
             work()
 
     def capture(self, work: Work) -> Graph:
@@ -123,14 +123,13 @@ class CpuGraphs:
     """Every torch operation and every kernel (one opaque operation each) is recorded, none takes effect, new results are
     poisoned, and what reads the host or shapes by data is refused: work that a CUDA graph would break on fails here too."""
 
-    def __init__(self, rest: Work) -> None:
-        self._rest = rest
+    def __init__(self, resting: Resting) -> None:
+        self._resting = resting
         self._bytes = 0
         self._recording = False
 
     def warm(self, work: Work) -> None:
-        self._rest()
-        with _under_way():
+        with self._resting(), _under_way():
             work()
 
     @torch.inference_mode()
@@ -273,6 +272,6 @@ class FailingGraphs:
             raise fault
 
 
-def graphs_for(device: torch.device, rest: Work) -> GraphBackend:
+def graphs_for(device: torch.device, resting: Resting) -> GraphBackend:
     """The device's own backend."""
-    return CudaGraphs(device, rest) if device.type == "cuda" else CpuGraphs(rest)
+    return CudaGraphs(device, resting) if device.type == "cuda" else CpuGraphs(resting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,7 +20,7 @@ from mtp.execution.protocol import Outcome, stops_of
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group
-from triton_kernels import accept_prefix, pack_window, row_argmax
+from triton_kernels import Packed, accept_prefix, pack_window, row_argmax
 from triton_kernels.accept import ERROR, LENGTH, RUNNING, STOP
 
 FINISH: dict[int, CommitFinish | None] = {RUNNING: None, STOP: "stop", LENGTH: "length", ERROR: "error"}
@@ -112,7 +113,7 @@ class ModelExecutor:
         self._pack(bucket)
         b.hidden(bucket)[0] = hidden[-1]
         self._accept(bucket, logits.expand(bucket, -1), bool(self._banning))
-        self._draft(bucket, depth)
+        self._move(bucket, depth)
         return self.outcomes([Group(slot, 1)], depth)[0]
 
     def window(self, groups: Sequence[Group], depth: int) -> ModelWork:
@@ -133,7 +134,7 @@ class ModelExecutor:
     def commit(self, bucket: int, depth: int) -> None:
         """Keep rows, draft: everything of a slot moves here, together."""
         self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
-        self._draft(bucket, depth)
+        self._move(bucket, depth)
 
     def _pack(self, bucket: int) -> None:
         b = self.buffers
@@ -155,11 +156,16 @@ class ModelExecutor:
         early = b.produced[window.slots] + window.group_index < b.min_new[window.slots]
         return {"banned": b.stop_ids[window.slots], "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int()}
 
-    def _draft(self, bucket: int, depth: int) -> None:
+    def _move(self, bucket: int, depth: int) -> None:
         """The slots' tables move, the drafter is fed and chains, and the results are laid out for the host."""
         b = self.buffers
         b.move()
-        kept, running = b.accepted.kept, b.accepted.finish == RUNNING
+        b.report(*self.draft(b.window(bucket), b.accepted.kept, b.accepted.finish, b.picks(bucket), depth))
+
+    def draft(self, window: Packed, kept: Tensor, finish: Tensor, picks: Tensor, depth: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The drafter is fed the kept rows and chains; gives held [slots], drafts and confidence [slots, depth], as the slots hold
+        them now."""
+        b = self.buffers
         held = torch.zeros_like(kept)
         drafts = torch.zeros(b.slots, depth, dtype=torch.int32, device=self._device)
         confidence = torch.zeros(b.slots, depth, device=self._device)
@@ -168,24 +174,28 @@ class ModelExecutor:
             # the entry before the anchor's position is the last one fed; past its own context a drafter is not asked
             room = (drafter.context - b.positions + 1).clamp(min=0)
             fed = torch.where(room > 0, kept, 0)
-            return room, drafter.advance(b.window(bucket), fed, b.picks(bucket), b.hidden(bucket), depth)
+            return room, drafter.advance(window, fed, picks, b.hidden(len(window.ids)), depth)
 
         if self.drafting.drafter is not None:
             # a failure inside a capture is the capture's: the window then runs eagerly, and the guard acts there
             advanced = advance(self.drafting.drafter) if capturing() else self.drafting.call(advance)
             if advanced is not None:
                 room, (drafts, confidence, counts) = advanced
-                held = torch.where(running & (kept > 0), torch.minimum(counts, room), 0) * b.draftable
-                b.hold(drafts, held)
+                held = torch.where((finish == RUNNING) & (kept > 0), torch.minimum(counts, room), 0) * b.draftable
+                b.hold(kept, drafts, held)
             else:
                 b.held.zero_()
                 self._hold_none_where_ended()
-        b.report(held, drafts, confidence)
+        return held, drafts, confidence
 
     def _hold_none_where_ended(self) -> None:
         for slot in self.drafting.ended:
             self.buffers.draftable[slot] = 0
             self.buffers.held[slot] = 0
+
+    def resting(self) -> contextlib.AbstractContextManager[None]:
+        """For warm-ups: while it is open, nothing is kept."""
+        return self.buffers.resting()
 
     # ---- results and time
 
@@ -213,7 +223,7 @@ class ModelWork:
 
     def __init__(self, executor: ModelExecutor, groups: Sequence[Group], depth: int, bans: bool) -> None:
         rows = sum(group.rows for group in groups)
-        self._executor, self._groups, self._depth, self._bans = executor, groups, depth, bans
+        self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
         self.baked = (self._bucket, depth, bans, executor.drafting.reloads)
         self.padded = self._bucket - rows
@@ -225,7 +235,7 @@ class ModelWork:
         self._executor.commit(self._bucket, self._depth)
 
     def outcomes(self) -> list[Outcome]:
-        return self._executor.outcomes(self._groups, self._depth)
+        return self._executor.outcomes(self.groups, self._depth)
 
 
 def _outcome(slot: int, row: list[int], width: int, confidence: list[float], plain_reason: str | None) -> Outcome:

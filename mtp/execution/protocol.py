@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mtp.commit import Committed
 from mtp.request import Request
@@ -45,7 +46,11 @@ class Outcome:
 class Work(Protocol):
     """One window, staged. Its halves read and write device tables only, so that a graph of them serves every such window.
 
-    baked: what a captured graph of it would bake in beside its layout (bucket, depth, options); padded: rows of padding."""
+    groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. baked: what a captured
+    graph of it would bake in beside its layout (bucket, depth, options); padded: rows of padding."""
+
+    @property
+    def groups(self) -> Sequence[Group]: ...
 
     @property
     def baked(self) -> Hashable: ...
@@ -97,3 +102,15 @@ class Executor(Protocol):
         ...
 
     def wait_until(self, time_s: float) -> None: ...
+
+
+@runtime_checkable
+class Planner(Executor, Protocol):
+    """An executor whose device plans the windows itself, from what it holds. Results are read up to one window late, so that no
+    host read stands between two windows; a slot is free again only after the read that shows its end."""
+
+    policy: object  # the one that it carries out
+
+    def advance(self, granted: AbstractSet[int], depth: int) -> Work:
+        """Stage the next window. granted: slots whose drafts may be verified; all other live slots get one row."""
+        ...

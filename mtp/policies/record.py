@@ -9,6 +9,7 @@ from typing import Any
 
 from mtp.policies.protocol import Decision, Seen
 from mtp.tape import Tape
+from mtp.tape_figures import tape_figures
 from mtp.windows import SlotView, static_k
 
 
@@ -58,7 +59,8 @@ class Recording(Record):
             self.rows[part.request] += [Row(token, part.drafts, part.confidence) for token in part.committed.tokens]
 
     def report(self) -> dict[str, Any]:
-        return {"recorded_tokens": sum(map(len, self.rows.values()))}
+        """What the tapes say about the drafter: see `tape_figures`."""
+        return tape_figures(self.tapes().values(), self.depth)
 
     def tapes(self) -> dict[str, Tape]:
         """What was recorded, by request; of one that was cut short, as far as it got."""

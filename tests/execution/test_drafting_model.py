@@ -60,7 +60,7 @@ def run(target, drafter, reload, policy, layout=None):
     executor = ModelExecutor(
         target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU, reload_drafter=reload
     )
-    keyed = Keyed(layout, LayoutCache(8, CpuGraphs(executor.buffers.rest))) if layout else None
+    keyed = Keyed(layout, LayoutCache(8, CpuGraphs(executor.resting))) if layout else None
     engine = Engine(executor, slots=2, policy=policy, layout=keyed)
     for request in requests():
         engine.submit(request)

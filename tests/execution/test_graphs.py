@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
 from mtp.execution.graphs import CaptureError, CpuGraphs, FailingGraphs
 
-
-def nothing() -> None:
-    pass
+nothing = contextlib.nullcontext
 
 
 @pytest.fixture(params=[False, True], ids=["grad", "inference"])

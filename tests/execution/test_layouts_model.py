@@ -43,7 +43,7 @@ def run(target, texts, policy, layout, *, plan=None, **options):
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU)
     cache = None
     if layout:
-        backend = CpuGraphs(executor.buffers.rest)
+        backend = CpuGraphs(executor.resting)
         cache = LayoutCache(backend=FailingGraphs(backend, plan) if plan else backend, **({"capacity": 32} | options))
     engine = Engine(executor, slots=4, policy=policy, layout=Keyed(layout, cache) if layout else None)
     for request in requests():

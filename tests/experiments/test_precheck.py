@@ -32,7 +32,7 @@ BAD = [
     ("sizes=[1,2]", "sizes is [1, 2], expected [1, 2, 4]"),
     ("buckets=8", "buckets is 8, expected a list of row counts or tight"),
     ("~plain", "plain is missing"),
-    ("policy=null", "policy is null, expected one of rotate_grow, static_k"),
+    ("share=null", "share is null, expected one of tick, window"),
     ("+sampling.temperature=0.5", "sampling.temperature is no key of sampling, expected kind"),
     ("+device.foo=1", "device.foo is no key of device"),
     ("+target.foo=1", "target.foo is no key of target, expected context or dtype or path"),
@@ -51,6 +51,7 @@ BAD = [
     ("target.path=no/such/folder", "target.path is no/such/folder, expected an existing checkpoint folder"),
     ("workload.requests=0", "workload.requests is 0"),
     ("sampling.kind=beam", "sampling.kind is 'beam', expected one of greedy"),
+    ("plan=gpu", "plan is 'gpu', expected one of host, device"),
     ("device.name=tpu", "device.name is 'tpu', expected one of auto, cpu, cuda"),
 ]
 
@@ -93,3 +94,23 @@ def test_the_command_exits_2_with_one_line_and_no_traceback():
     ran = subprocess.run([sys.executable, "-m", "experiments.run", "-m", "slots=0,1"], capture_output=True, text=True)
     assert ran.returncode == 2
     assert ran.stderr.splitlines() == ["error: slots is 0, expected an integer, 1 to 64"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("layout=slots", "plan is device, but layout.key is slots: expected rows or off"),
+        ("share=tick", "plan is device, but share is tick"),
+        ("grant=rotate", None),
+        ("layout=rows", None),
+        ("policy=static_k", None),
+    ],
+)
+def test_a_device_plans_what_it_can_and_the_rest_is_refused(override, message):
+    if message is None:
+        precheck(["plan=device", override], CONFIGS, "run")
+        return
+    with pytest.raises(BadInput, match=message):
+        precheck(["plan=device", override], CONFIGS, "run")
+    with pytest.raises(BadInput, match=r"grant.parked is wait"):
+        precheck(["plan=device", "grant=rotate", "grant.parked=wait"], CONFIGS, "run")

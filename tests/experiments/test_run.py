@@ -50,6 +50,16 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert table["parity.exact"].to_list() == [True]
 
 
+def test_a_run_that_the_device_plans_is_exact(tmp_path):
+    ran = run(tmp_path, "plan=device", "layout=rows", "plain=false", "slots=3", "grant=rotate", "grant.budget=2")
+    assert ran.returncode == 0, ran.stderr
+    assert "parity: exact, 4 of 4 requests" in ran.stdout
+    metrics = json.loads((folder_of(tmp_path) / "metrics.json").read_text())
+    assert metrics["layouts"]["hits"] > 5
+    assert metrics["drafts_accepted"] > 0
+    assert metrics["grants"]["switches"] > 1
+
+
 def test_tokens_that_differ_from_plain_decoding_fail_the_run(tmp_path):
     cached = ["cache_dir=kept", "plain=false"]
     assert run(tmp_path, *cached, "hydra.run.dir=first").returncode == 0

@@ -1,0 +1,62 @@
+"""What the engine writes down of its steps, and what it keeps of a window between launch and booking. Pure Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mtp.execution.protocol import Outcome, Work
+from mtp.layouts import Halves
+from mtp.metrics import Round
+from mtp.policies import Part
+from mtp.request import Stream
+from mtp.windows import Group
+
+NO_WINDOW = Halves(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;
+    halves: of a window; speculative: it was the turn of those who hold a grant. Steps do not overlap."""
+
+    kind: str
+    rows: int
+    start_s: float
+    end_s: float
+    padded: int = 0
+    halves: Halves = NO_WINDOW
+    speculative: bool = True
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A window that was launched and is not yet booked. streams: by slot, who takes part or, where the device plans, who may."""
+
+    work: Work
+    streams: Mapping[int, Stream]
+    depth: int
+    halves: Halves
+    speculative: bool
+    begin_s: float
+    start_s: float
+
+
+def part_of(stream: Stream, rows: int, outcome: Outcome) -> Part:
+    return Part(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
+
+
+def round_of(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:
+    committed = outcome.committed
+    return Round(
+        window=window,
+        slot=stream.slot,
+        request=stream.request.id,
+        rows=group.rows,
+        drafted=group.rows - 1,
+        accepted=committed.accepted,
+        committed=committed.kept,
+        finish=committed.finish,
+        start_s=start_s,
+        end_s=end_s,
+    )
