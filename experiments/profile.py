@@ -11,6 +11,7 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +25,7 @@ from experiments.precheck import precheck
 from experiments.results import PROJECT
 from experiments.setup import Setup, plan_of, setup
 from mtp.cost_fit import Measured, fit_cost
-from mtp.costs import save_cost
+from mtp.costs import LinearCost, save_cost
 from mtp.execution.model import ModelExecutor
 from mtp.request import Request
 from mtp.windows import Group
@@ -101,7 +102,7 @@ def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: 
     return [Measured(*cell, median(taken)) for cell, taken in times.items()]
 
 
-def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tuple[Any, dict[str, Any]]:
+def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tuple[LinearCost, dict[str, Any]]:
     """The fitted model and what is worth knowing of it."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         config = compose("run", overrides=["policy=rotate_grow", "buckets=tight", *overrides])
@@ -114,7 +115,7 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
     measured = measure(profile, cells, seconds=seconds, passes=passes)
     model, residuals = fit_cost(measured)
     per_token = median(max(0.0, taken - model.base) / tokens for tokens, taken in profile.prefills)
-    model, residuals = fit_cost(measured, prompt_token=per_token)
+    model = replace(model, prompt_token=per_token)
     machine = (
         torch.cuda.get_device_name() if plan.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads, {platform.machine()}"
     )

@@ -20,7 +20,7 @@ class Measured:
     seconds: float
 
 
-def fit_cost(cells: Sequence[Measured], *, prompt_token: float = 0.0) -> tuple[LinearCost, dict[str, float]]:
+def fit_cost(cells: Sequence[Measured]) -> tuple[LinearCost, dict[str, float]]:
     """Least squares of relative errors over base, row, slot and draft, none below 0; and the residuals, relative: max and rms.
 
     A price that comes out negative is taken as 0 and the others are fitted again. Raises ValueError for fewer cells than prices.
@@ -40,6 +40,6 @@ def fit_cost(cells: Sequence[Measured], *, prompt_token: float = 0.0) -> tuple[L
             prices |= dict(zip(names, found.tolist(), strict=True))
             break
         names.pop(int(found.argmin()))
-    model = LinearCost(**prices, prompt_token=prompt_token)
+    model = LinearCost(**prices, prompt_token=0.0)
     relative = np.array([model.window(cell.rows, cell.slots, cell.depth) for cell in cells]) / seconds - 1
     return model, {"max": float(np.abs(relative).max()), "rms": float(np.sqrt((relative**2).mean()))}
