@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run profile test test-slow test-triton-3.6 speed gpu-check train-tiny lint
+.PHONY: setup run profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -44,6 +44,15 @@ speed: $(STAMP)
 # what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
 profile: $(STAMP)
 	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
+
+# windows per second of the engine on tapes, by slots
+speed-tapes: $(STAMP)
+	@$(BIN)/python -m bench.tape_speed $(ARGS)
+
+# how often each layout key hits, on tapes, and what the CPU recorder itself costs
+layouts: $(STAMP)
+	@$(BIN)/python -m bench.layout_keys
+	@$(BIN)/python -m bench.recorder_cost $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -39,7 +39,8 @@ class PromptLookup:
         slots = window.slots.long()
         kept_row = (rows < window.starts[-1]) & (window.group_index < kept[slots])
         self._text[slots, torch.where(kept_row, window.positions + 1, self.context).long()] = picks
-        self._lengths += kept
+        first = window.starts[:-1].clamp(max=len(window.positions) - 1).long()
+        self._lengths.copy_(torch.where(kept > 0, window.positions[first] + kept + 1, self._lengths))
         return self._look_up(depth)
 
     def _look_up(self, depth: int) -> Drafted:

@@ -19,10 +19,10 @@ R = TypeVar("R")
 class DrafterGuard(Generic[D]):
     """drafter: None = plain decoding. reload: gives a new one, bound to the target; None = there is no other.
 
-    A call that raises drops the drafter, and one reload takes its place. A slot that had no state yet (`fresh`) has its call
-    repeated, and speculates as if nothing had happened. All other slots in use had their state in the lost drafter: they hold
-    no drafts from then on, as does the fresh one where the reload or the repeated call fails too. reloads: counted, since what was
-    captured with an earlier drafter must not be replayed.
+    A call that raises drops the drafter; one reload takes its place, every slot in use is reset there, and the call is repeated. What
+    the lost drafter knew of a slot's text is not made again: the slot goes on with what comes from then on. Where the reload or the
+    repeated call fails too, or a slot loses its drafter a second time, that slot holds no drafts from then on. reloads: counted,
+    since what was captured with an earlier drafter must not be replayed.
     """
 
     def __init__(self, drafter: D | None, reload: Callable[[], D] | None = None) -> None:
@@ -32,6 +32,7 @@ class DrafterGuard(Generic[D]):
         self._reload = reload
         self._expected = drafter is not None
         self._in_use: set[int] = set()
+        self._reloaded: set[int] = set()  # slots that have lived through a reload
         self._told: set[int] = set()
 
     def admit(self, slot: int) -> None:
@@ -39,28 +40,30 @@ class DrafterGuard(Generic[D]):
         self.release(slot)
         self._in_use.add(slot)
         if self._expected and self.drafter is None:
-            self._replace("there is none", fresh=slot)
-        self.call(lambda drafter: drafter.clear(slot), fresh=slot)
+            self._replace("there is none")
+        self.call(lambda drafter: drafter.clear(slot), slot=slot)
 
     def release(self, slot: int) -> None:
         self._in_use.discard(slot)
         self._told.discard(slot)
+        self._reloaded.discard(slot)
         self.ended.pop(slot, None)
 
-    def call(self, action: Callable[[D], R], *, fresh: int | None = None) -> R | None:
-        """The action's result; None where there is no drafter, or it failed."""
-        if self.drafter is None:
+    def call(self, action: Callable[[D], R], *, slot: int | None = None) -> R | None:
+        """The action's result; None where there is no drafter, no slot to draft for, or it failed. slot: whom it is for, None = all."""
+        if self.drafter is None or not self._drafting:
             return None
         try:
             return action(self.drafter)
         except Exception as fault:
-            self._replace(f"{type(fault).__name__}: {fault}", fresh=fresh)
-        if self.drafter is None or fresh is None:
+            self._replace(f"{type(fault).__name__}: {fault}")
+        if self.drafter is None or not self._drafting:
             return None
         try:
             return action(self.drafter)
         except Exception as again:
-            self._end({fresh}, f"the drafter failed again after its reload: {type(again).__name__}: {again}")
+            hit = self._in_use if slot is None else {slot}
+            self._end(hit, f"the drafter failed again after its reload: {type(again).__name__}: {again}")
             return None
 
     def plain_reason(self, slot: int) -> str | None:
@@ -70,18 +73,28 @@ class DrafterGuard(Generic[D]):
         self._told.add(slot)
         return self.ended[slot]
 
-    def _replace(self, reason: str, *, fresh: int | None) -> None:
+    @property
+    def _drafting(self) -> bool:
+        """Whether any slot still has use for a drafter."""
+        return not self._in_use <= self.ended.keys()
+
+    def _replace(self, reason: str) -> None:
         self.drafter = None
         self.reloads += 1
         announce(f"the drafter failed: {reason}")
-        self._end(self._in_use - {fresh}, f"the drafter that held its state failed: {reason}")
+        self._end(self._in_use & self._reloaded, f"the drafter failed a second time: {reason}")
+        outcome = "there is no other"
         try:
-            self.drafter = self._reload() if self._reload else None
-            outcome = "there is no other"
+            if self._reload and self._drafting:
+                fresh = self._reload()
+                for slot in self._in_use:
+                    fresh.clear(slot)
+                self.drafter = fresh
         except Exception as fault:
             outcome = f"its reload failed: {type(fault).__name__}: {fault}"
         if self.drafter is None:
-            self._end({fresh} if fresh is not None else set(), f"the drafter failed: {reason}; {outcome}")
+            self._end(self._in_use, f"the drafter failed: {reason}; {outcome}")
+        self._reloaded |= self._in_use
 
     def _end(self, slots: set[int], reason: str) -> None:
         for slot in slots:

@@ -82,7 +82,7 @@ class TapeExecutor:
         if stop < len(place.request.prompt):
             return None
         place.position = stop - 1
-        self.drafting.call(lambda drafter: drafter.advance([slot]), fresh=slot)
+        self.drafting.call(lambda drafter: drafter.advance([slot]), slot=slot)
         return self._commit(slot, [place.request.prompt[-1]], depth)
 
     def window(self, groups: Sequence[Group], depth: int) -> TapeWork:
@@ -180,3 +180,8 @@ class TapeWork:
 
     def outcomes(self) -> Sequence[Outcome]:
         return self._outcomes
+
+    @property
+    def epoch(self) -> int:
+        """Graphs of a tape hold no buffers."""
+        return 0

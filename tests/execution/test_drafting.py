@@ -72,7 +72,7 @@ def test_a_failed_reset_reloads_once_and_the_request_speculates(capfd):
 
     engine, finished = run(Drafter(clears=[1]), reload)
     assert len(reloads) == engine.executor.drafting.reloads == 1
-    assert sorted(reloads[0].cleared) == [0, 1, 2]  # bound again, and the failed reset is repeated
+    assert sorted(reloads[0].cleared) == [0, 0, 1, 2]  # reset there, and the failed reset is repeated
     assert all(max(rows(engine, name)) == 4 for name in finished)
     assert all(done.plain_reason is None for done in finished.values())
     assert len(said(capfd)) == 1
@@ -101,19 +101,57 @@ def test_where_that_fails_too_speculation_ends_for_that_request_alone(how, capfd
         assert max(rows(engine, "r1")) == 4
 
 
-def test_a_state_lost_in_a_window_ends_speculation_of_those_who_had_it_and_not_of_later_requests(capfd):
-    engine, finished = run(Drafter(advances=[8]), Drafter, count=4, slots=3, arrivals=(0.0, 0.0, 0.0, 0.2))
+def test_a_state_lost_in_a_window_costs_no_request_its_speculation(capfd):
+    reloads = []
+
+    def reload():
+        reloads.append(Drafter())
+        return reloads[-1]
+
+    engine, finished = run(Drafter(advances=[8]), reload)
+    assert sorted(reloads[0].cleared) == [0, 1, 2]
+    assert not any(done.plain_reason for done in finished.values())
+    lost = next(i for i, window in enumerate(reloads[0].advanced) if window)  # the window is drafted for again
+    assert lost == 0
+    assert all(max(rows(engine, name, after=6)) == 4 for name in finished)
+    assert len(said(capfd)) == 1
+
+
+@pytest.mark.parametrize("again", [1, 2, 3])
+def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_later_requests(again, capfd):
+    """again: the new drafter fails at that call; 1 is the repeated one."""
+    reloads = []
+
+    def reload():
+        reloads.append(1)
+        return Drafter(advances=[again] if len(reloads) == 1 else [])
+
+    engine, finished = run(Drafter(advances=[6]), reload, count=4, slots=3, arrivals=(0.0, 0.0, 0.0, 0.3))
     failed = {name for name, done in finished.items() if done.plain_reason}
     assert failed == {"r0", "r1", "r2"}
     assert max(rows(engine, "r3")) == 4
     for name in failed:
         assert rows(engine, name)[-1] == 1
         assert "state lost" in finished[name].plain_reason
+    assert len(reloads) == (1 if again == 1 else 2)  # the second for r3
     assert sum("goes on plainly" in line for line in said(capfd)) == 3
 
 
+def test_a_drafter_that_always_fails_is_not_asked_for_ever(capfd):
+    made = []
+
+    def broken():
+        made.append(Drafter(advances=range(1, 99)))
+        return made[-1]
+
+    _, finished = run(broken(), broken)
+    assert all(done.plain_reason for done in finished.values())
+    assert len(made) == 2
+    assert sum(len(drafter.advanced) for drafter in made) <= 2 * len(finished)
+
+
 def test_a_holder_whose_drafter_fails_gives_its_grant_to_the_next(capfd):
-    engine, finished = run(Drafter(advances=[3]), Drafter, grants=Rotate(budget=50, share="tick"))
+    engine, finished = run(Drafter(advances=[3]), lambda: Drafter(advances=[1]), grants=Rotate(budget=50, share="tick"))
     assert finished["r0"].plain_reason
     assert [grant.request for grant in engine.grants.log] == ["r0", "r1", "r2"]
     assert next(grant.rounds for grant in engine.grants.log) == 3
