@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny report lint
+TARGET ?= tiny_qwen
+
+.PHONY: setup run profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny report lint
 
 setup: $(STAMP)
 
@@ -38,6 +40,10 @@ test-triton-3.6:
 # speed of the shipped model on this machine, as ratios
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
+
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
 
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
