@@ -26,7 +26,7 @@ def main() -> None:
     from experiments.report.files import write  # matplotlib takes a second: not for --help
 
     try:
-        print(write(given.dir, given.out or given.dir / "report", baseline=given.baseline, mix_versions=given.mix_versions))
+        print(write(given.dir, given.out, baseline=given.baseline, mix_versions=given.mix_versions))
     except BadInput as wrong:
         parser.error(str(wrong))
 

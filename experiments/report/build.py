@@ -33,7 +33,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Report:
-    """lost: runs without figures; missing: overrides of jobs that never ran; command: makes this report again."""
+    """missing: overrides of jobs that never ran; command: makes this report again."""
 
     folder: Path
     runs: Sequence[Run]
@@ -41,10 +41,6 @@ class Report:
     missing: Sequence[str]
     notes: Sequence[str]
     command: str
-
-    @property
-    def lost(self) -> list[Run]:
-        return [run for run in self.runs if not run.counts]
 
     @property
     def failed(self) -> list[Run]:
@@ -62,8 +58,8 @@ class Report:
         return drawn
 
 
-def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = False) -> Report:
-    """Raises BadInput: no such folder, a baseline that fits nothing, two versions of the code unless `mix_versions`."""
+def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = False, out: Path | None = None) -> Report:
+    """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that fits nothing, two versions of the code unless `mix_versions`."""
     try:
         runs = find_runs(folder)
     except ValueError as wrong:
@@ -77,7 +73,7 @@ def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = Fal
     wanted = parse_baseline(baseline)
     rows = headline(arms, baselines(arms, wanted))
     command = ["python", "-m", "experiments.report", str(folder), *(["--baseline", baseline] if baseline else [])]
-    command += ["--mix-versions"] if mix_versions else []
+    command += (["--mix-versions"] if mix_versions else []) + (["--out", str(out)] if out else [])
     return Report(folder, runs, rows, not_run(folder), notes(runs, rows, len(codes)), shlex.join(command))
 
 

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
-from experiments.report.draw_plotly import categories
+from experiments.report.draw_plotly import THICK, categories
 from experiments.report.panel import COLOURS, Bars, Heat, Line, Mark, Panel, Points
 from experiments.results import write_whole
 
@@ -93,9 +93,9 @@ def draw_mark(ax: Any, mark: Mark, place: dict[str, int]) -> None:
             {"color": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.3} if mark.hatched else {"color": colour}
         )
         if mark.across:
-            ax.barh(places, mark.length, left=base, height=mark.thick, label=name, **style)
+            ax.barh(places, mark.length, left=base, height=THICK, label=name, **style)
         else:
-            ax.bar(places, mark.length, bottom=base, width=mark.thick, label=name, **style)
+            ax.bar(places, mark.length, bottom=base, width=THICK, label=name, **style)
     else:
         draw_points(ax, mark, place, colour, name)
 

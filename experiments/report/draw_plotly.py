@@ -8,6 +8,8 @@ from typing import Any
 
 from experiments.report.panel import COLOURS, Bars, Heat, Line, Mark, Panel, Points
 
+THICK = 0.8  # of a bar, where neighbours are 1 apart
+
 
 def figure(panel: Panel) -> dict[str, Any]:
     """Every text is escaped: plotly reads some HTML in its labels."""
@@ -89,7 +91,7 @@ def trace_of(mark: Mark) -> dict[str, Any]:
         pattern = {"shape": "/", "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35} if mark.hatched else {}
         marker = {"color": colour, "pattern": pattern, "line": {"width": 0.5, "color": colour}}
         bars = base | {"type": "bar", "orientation": "h" if mark.across else "v", along: list(mark.length), other: shown(mark.place)}
-        return bars | {"base": list(mark.base) or None, "width": mark.thick, "marker": marker}
+        return bars | {"base": list(mark.base) or None, "width": THICK, "marker": marker}
     if isinstance(mark, Line):
         style = {"color": colour, "width": 2, "dash": "dash" if mark.dashed else "solid"}
         mode = "lines+markers" if mark.dots else "lines"

@@ -59,7 +59,7 @@ def text(report: Report, drawn: list[Drawn]) -> str:
             kinds = ", ".join(dict.fromkeys(panel.evidence for panel in one.panels))
             parts += [f"{one.picture.says} Evidence: {kinds}.\n", f"![{one.picture.title}](pictures/{one.picture.key}.svg)"]
     if report.failed or report.missing:
-        parts.append("\n## Jobs without figures\n")
+        parts.append("\n## Failed, unfinished and not run\n")
         parts += [f"- {run.state}: {markdown_cell(run.folder.name)}: {markdown_cell(trouble(run))}" for run in report.failed]
         parts += [f"- not run: {markdown_cell(job)}" for job in report.missing]
     parts.append(f"\nMade by: `{report.command}`\n")

@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """low, high: ends of intervals along y (along x where `across`); text: written beside each point."""
+    """low, high: ends of intervals along y (along x where `across`)."""
 
     name: str
     x: Sequence[Place]
@@ -46,7 +46,6 @@ class Points:
     across: bool = False
     arm: str = ""
     hover: Sequence[str] = ()
-    text: Sequence[str] = ()
     legend: bool = True
 
 
@@ -61,7 +60,6 @@ class Bars:
     colour: int = 0
     hatched: bool = False
     across: bool = False
-    thick: float = 0.8
     arm: str = ""
     hover: Sequence[str] = ()
     legend: bool = True

@@ -32,7 +32,7 @@ def page(tmp_path_factory):
             write_run(folder / f"{n}-{slots}", policy=policy, k=k, windows=windows, config=config, captures=(0, 3) if n else (), text=EVIL)
     write_run(folder / "wrong", config={"slots": 8}, parity={"checked": 2, "exact": False})
     write_run(folder / "failed", state="failed", error=EVIL)
-    write(folder, folder / "report")
+    write(folder)
     return folder / "report" / "index.html"
 
 

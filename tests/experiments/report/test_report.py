@@ -24,7 +24,7 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
 def report(folder, **options):
-    said = write(folder, folder / "report", **options)
+    said = write(folder, **options)
     return said, (folder / "report" / "index.html").read_text(), (folder / "report" / "report.md").read_text()
 
 
@@ -222,6 +222,7 @@ def test_the_command_makes_a_report_and_refuses_in_one_line(tmp_path):
     code, out, _ = command(str(tmp_path / "runs"), "--out", str(tmp_path / "there"))
     assert (code, (tmp_path / "there" / "index.html").exists()) == (0, True)
     assert out.startswith("1 runs, 1 arms, 0 not whole, 0 not run")
+    assert f"--out {tmp_path / 'there'}" in (tmp_path / "there" / "report.md").read_text()
     for wrong, says in (
         ([str(tmp_path / "none")], "error: DIR is "),
         ([str(tmp_path / "runs"), "--baseline", "policy"], "error: --baseline is 'policy', expected key=value pairs"),
