@@ -59,7 +59,8 @@ class Report:
 
 
 def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = False, out: Path | None = None) -> Report:
-    """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that fits nothing, two versions of the code unless `mix_versions`."""
+    """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that fits nothing, two
+    versions of the code unless `mix_versions`."""
     try:
         runs = find_runs(folder)
     except ValueError as wrong:

@@ -13,7 +13,8 @@ from experiments.results import write_whole
 
 
 def write(folder: Path, out: Path | None = None, *, baseline: str | None = None, mix_versions: bool = False) -> str:
-    """index.html, report.md, results.parquet, results.tex and pictures/ in `out` (folder/report), each written whole. Returns what was made, in words.
+    """index.html, report.md, results.parquet, results.tex and pictures/ in `out` (folder/report), each written whole.
+    Returns what was made, in words.
     Raises BadInput."""
     report = build(folder, baseline=baseline, mix_versions=mix_versions, out=out)
     out = out or folder / "report"
