@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 
 from experiments.checks import BadInput, number
+from mtp.request import Request
 
 KINDS = ("file", "at_once", "poisson", "trace")
 
@@ -25,6 +28,18 @@ def arrival_times(kind: str, count: int, *, rate: float | None, trace: str | Non
         gaps = np.random.default_rng(seed).exponential(1 / rate, count)
         return np.cumsum(gaps).tolist()
     return _read(trace, count)
+
+
+def with_arrivals(
+    requests: list[Request], *, kind: str, rate: float | None, trace: str | None, priorities: list[int] | None, seed: int
+) -> list[Request]:
+    """priorities: gone round in the order of the requests, None = each one's own; the rest: see `arrival_times`."""
+    if priorities is not None:
+        requests = [replace(request, priority=priority) for request, priority in zip(requests, cycle(priorities), strict=False)]
+    times = arrival_times(kind, len(requests), rate=rate, trace=trace, seed=seed)
+    if times is None:
+        return requests
+    return [replace(request, arrival_s=time) for request, time in zip(requests, times, strict=True)]
 
 
 def _read(trace: str | None, count: int) -> list[float]:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,8 @@ def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
         "start_s": pl.Float64,
         "end_s": pl.Float64,
     }
-    pl.DataFrame([asdict(round_) for round_ in rounds], schema=schema).write_parquet(aside)
+    columns = {name: [getattr(round_, name) for round_ in rounds] for name in schema}
+    pl.DataFrame(columns, schema=schema).write_parquet(aside)
     aside.replace(path)
 
 

@@ -21,6 +21,7 @@ class LiveLine:
         self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._progress.add_task(label, total=total_tokens, speed="")
         self._tokens = 0
+        self._next = 0.0
 
     def __enter__(self) -> LiveLine:
         self._began = perf_counter()
@@ -32,6 +33,9 @@ class LiveLine:
 
     def committed(self, request: str, tokens: Sequence[int]) -> None:
         self._tokens += len(tokens)
+        if perf_counter() < self._next:  # on tapes there are thousands of commits a second
+            return
+        self._next = perf_counter() + 0.05
         speed = self._tokens / max(1e-9, perf_counter() - self._began)
         self._progress.update(self._task, completed=self._tokens, speed=f"{speed:.0f} tok/s")
 

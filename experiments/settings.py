@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.checks import BadInput, choice, integer, integers
 from mtp.execution.buckets import Buckets
-from mtp.execution.graphs import graphs_for
-from mtp.execution.model import ModelExecutor
 from mtp.grants import Discipline
 from mtp.grants.discipline import Parked, RingDiscipline, Share, Unit
+from mtp.layout_cache import GraphBackend
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 from mtp.policies import Policy, RotateGrow, StaticK
 from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
-GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device")
+GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device", "cost")
+MOST_ON_TAPES = (1024, 4096)  # slots, rows
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,14 @@ class Settings:
     plan: str
 
     @classmethod
-    def of(cls, config: DictConfig) -> Settings:
-        """Raises BadInput: one line that names key, value and what is allowed."""
+    def of(cls, config: DictConfig, *, on_tapes: bool) -> Settings:
+        """on_tapes: no kernel has to cope with the window. Raises BadInput: one line that names key, value and what is allowed."""
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
         if missing := [name for name in cls.__annotations__ if name not in values] + [name for name in GROUPS if not values.get(name)]:
             raise BadInput(f"{missing[0]} is missing, expected a value")
-        rows = integer("rows", values["rows"], 1, MOST_ROWS)
+        most_slots, most_rows = MOST_ON_TAPES if on_tapes else (MOST_SLOTS, MOST_ROWS)
+        rows = integer("rows", values["rows"], 1, most_rows)
         sizes = tuple(integers("sizes", values["sizes"], 1))
         if 1 not in sizes or list(sizes) != sorted(set(sizes)):
             raise BadInput(f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them")
@@ -50,12 +51,12 @@ class Settings:
             buckets = Buckets.parse(values["buckets"], rows)
         except (TypeError, ValueError) as wrong:
             raise BadInput(str(wrong)) from wrong
-        if max(buckets.sizes, default=0) > MOST_ROWS:
-            raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {MOST_ROWS}")
+        if max(buckets.sizes, default=0) > most_rows:
+            raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {most_rows}")
         if not isinstance(values["plain"], bool):
             raise BadInput(f"plain is {values['plain']!r}, expected true or false")
         return cls(
-            slots=integer("slots", values["slots"], 1, MOST_SLOTS),
+            slots=integer("slots", values["slots"], 1, most_slots),
             rows=rows,
             sizes=sizes,
             buckets=buckets,
@@ -87,16 +88,12 @@ class LayoutSettings:
         numbers = {name: integer(f"layout.{name}", value, 1) for name, value in values.items() if value is not None}
         return cls(key, **numbers)
 
-    def build(self, executor: ModelExecutor, device: torch.device) -> Layout:
+    def build(self, clock: Callable[[], float], graphs: Callable[[], GraphBackend]) -> Layout:
+        """graphs: makes what captures; it is not asked with `layout=off`."""
         if self.key == "off":
-            return Eager(executor.now)
-        cache = LayoutCache(
-            self.capacity,
-            graphs_for(device, executor.resting),
-            capture_on=self.capture_on,
-            give_up_after=self.give_up_after or 4 * self.capacity,
-            clock=executor.now,
-        )
+            return Eager(clock)
+        give_up_after = self.give_up_after or 4 * self.capacity
+        cache = LayoutCache(self.capacity, graphs(), capture_on=self.capture_on, give_up_after=give_up_after, clock=clock)
         return Keyed(self.key, cache)  # type: ignore[arg-type]
 
 
@@ -117,8 +114,10 @@ def check_grant(node: DictConfig, settings: Settings) -> None:
         )
 
 
-def check_device_plan(policy: Policy, layout: LayoutSettings, grants: Discipline) -> None:
+def check_device_plan(policy: Policy, layout: LayoutSettings, grants: Discipline, on_tapes: bool) -> None:
     """What `plan=device` can carry out."""
+    if on_tapes:
+        raise BadInput("plan is device, but the workload is on tapes, where there is none: expected plan=host")
     if not isinstance(policy, (RotateGrow, StaticK)):
         raise BadInput(f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow or static_k, or plan=host")
     if layout.key not in ("rows", "off"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate, to_absolute_path
+from hydra.utils import get_object, instantiate, to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tokenizers import Tokenizer
@@ -18,11 +18,13 @@ from tokenizers import Tokenizer
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
+from experiments.tape_set import TapeWorkload
 from experiments.workloads import PromptFile
+from mtp.costs import Cost
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import MAX_DEPTH
-from mtp.grants import Discipline
-from mtp.policies import Policy
+from mtp.grants import Discipline, Everyone
+from mtp.policies import Policy, Record
 from mtp.request import Request
 from mtp.targets import check_target
 from mtp.targets.protocol import Target
@@ -33,14 +35,15 @@ DEFAULT_THREADS = torch.get_num_threads()  # before any job changes it
 
 @dataclass(frozen=True)
 class Plan:
-    """What needs no model: checked for every job before any starts."""
+    """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing else."""
 
     settings: Settings
     policy: Policy
     layout: LayoutSettings
     grants: Discipline
-    workload: PromptFile
+    workload: PromptFile | TapeWorkload
     device: torch.device
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Setup:
 
 def plan_of(config: DictConfig) -> Plan:
     """Raises BadInput for any value that cannot be used."""
-    settings = Settings.of(config)
+    on_tapes = brings_tapes(config)
+    settings = Settings.of(config, on_tapes=on_tapes)
     only_keys("sampling", config.sampling, {"kind"})
     only_keys("device", config.device, {"name", "threads"})
     choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
@@ -68,17 +72,33 @@ def plan_of(config: DictConfig) -> Plan:
     check_grant(config.grant, settings)
     grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
     if settings.plan == "device":
-        check_device_plan(policy, layout, grants)
+        check_device_plan(policy, layout, grants, on_tapes)
+    if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
+        raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
+    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), build(config.cost, "cost"))
+    if on_tapes:
+        deepest = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed).depth
+        if policy.depth > deepest:
+            raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {deepest} (the depth of these tapes)")
+        return plan
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     checked_target(config.target)
-    return Plan(settings, policy, layout, grants, workload, device_of(config.device))
+    return plan
 
 
-def setup(config: DictConfig) -> Setup:
+def brings_tapes(config: DictConfig) -> bool:
+    """Whether the workload says that it needs no model. What is wrong with it is said when it is built."""
+    try:
+        return bool(getattr(get_object(config.workload._target_), "on_tapes", False))
+    except Exception:
+        return False
+
+
+def setup(plan: Plan, config: DictConfig) -> Setup:
     """Loads target, drafter and prompts. Raises BadInput as above."""
-    plan = plan_of(config)
     settings = plan.settings
+    assert isinstance(plan.workload, PromptFile)
     rows = max((settings.rows, *settings.buckets.sizes))
     target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
     torch.set_num_threads(config.device.threads or threads_for(target))
@@ -87,6 +107,8 @@ def setup(config: DictConfig) -> Setup:
         return build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
 
     drafter = load_drafter() if plan.policy.depth > 0 else None
+    if drafter is None and isinstance(plan.policy, Record):
+        raise BadInput("drafter is none, expected one whose drafts policy=record can record")
     tokenizer_file = Path(folder("target.path", config.target)) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
 

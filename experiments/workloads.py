@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.arrivals import KINDS, arrival_times
+from experiments.arrivals import KINDS, with_arrivals
 from experiments.checks import BadInput, choice, integer, integers, number
 from mtp.request import Request
 
@@ -73,12 +72,7 @@ class PromptFile:
             except (ValueError, TypeError) as wrong:
                 raise BadInput(f"{self.path}, line {number_}: {_one_line(wrong)}") from wrong
             requests.append(request)
-        if self.priorities is not None:
-            requests = [replace(request, priority=priority) for request, priority in zip(requests, cycle(self.priorities), strict=False)]
-        times = arrival_times(self.arrivals, len(requests), rate=self.rate, trace=self.trace, seed=seed)
-        if times is None:
-            return requests
-        return [replace(request, arrival_s=time) for request, time in zip(requests, times, strict=True)]
+        return with_arrivals(requests, kind=self.arrivals, rate=self.rate, trace=self.trace, priorities=self.priorities, seed=seed)
 
 
 def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new_tokens: int, seed: int) -> Request:

@@ -96,7 +96,9 @@ class Engine:
             raise ValueError(f"request {request.id}: the id is taken")
         self.executor.check(request)
         self._ids.add(request.id)
-        place = sum(other.arrival_s <= request.arrival_s for other in self.waiting)
+        place = len(self.waiting)  # from the end: requests mostly come in the order of their arrival
+        while place and self.waiting[place - 1].arrival_s > request.arrival_s:
+            place -= 1
         self.waiting.insert(place, request)
 
     def cancel(self, request_id: str) -> None:

@@ -1,14 +1,10 @@
-"""Row buckets: the row counts that windows are rounded up to, and which counts give bit-equal rows on this device."""
+"""Row buckets: the row counts that windows are rounded up to. Pure Python."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-import torch
-from torch import Tensor
-from torch.nn.functional import linear
 
 
 @dataclass(frozen=True)
@@ -44,15 +40,3 @@ class Buckets:
 
     def describe(self) -> str:
         return "tight" if self.tight else "[" + ", ".join(map(str, self.sizes)) + "]"
-
-
-def bit_equal_row_counts(weights: Sequence[Tensor], *, rows: int) -> tuple[int, ...]:
-    """Row counts of 1..rows at which a product with every weight [out, in] gives row 0 the bits it has at `rows` rows."""
-    generator = torch.Generator().manual_seed(0)
-    equal = set(range(1, rows + 1))
-    shapes = {(tuple(weight.shape), weight.dtype): weight for weight in weights}  # one of each form
-    for weight in shapes.values():
-        x = torch.randn(rows, weight.shape[1], generator=generator).to(weight.device, weight.dtype)
-        whole = linear(x, weight)
-        equal = {n for n in equal if torch.equal(linear(x[:n], weight), whole[:n])}
-    return tuple(sorted(equal))

@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mtp.commit import commit_group
-from mtp.costs import LinearCost
+from mtp.costs import Cost, LinearCost
+from mtp.execution.buckets import Buckets
 from mtp.execution.drafting import DrafterGuard
 from mtp.execution.protocol import Limits, Outcome, stops_of
 from mtp.request import Request
 from mtp.tape import Tape
 from mtp.windows import Group
 
+TIGHT = Buckets(())
+
 
 @dataclass
 class _Place:
-    """A slot's request: emitted tokens so far, the anchor's position, drafts held."""
+    """A slot's request: the ids that end it, tokens emitted so far, the anchor's position."""
 
     request: Request
     tape: Tape
+    stops: frozenset[int]
     emitted: int = 0
     position: int = 0
 
@@ -34,7 +38,8 @@ class TapeDrafter(Protocol):
 
 
 class TapeExecutor:
-    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains.
+    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains;
+    buckets: row counts that windows are padded to, padding costs as rows do.
 
     drafter: None = one that never fails; reload_drafter: see `DrafterGuard`."""
 
@@ -43,7 +48,8 @@ class TapeExecutor:
         tapes: Mapping[str, Tape],
         *,
         limits: Limits,
-        cost: LinearCost | None = None,
+        cost: Cost | None = None,
+        buckets: Buckets = TIGHT,
         max_depth: int = 7,
         drafter: TapeDrafter | None = None,
         reload_drafter: Callable[[], TapeDrafter] | None = None,
@@ -51,9 +57,10 @@ class TapeExecutor:
         self.tapes = tapes
         self.drafting = DrafterGuard(drafter, reload_drafter)
         self.limits = limits
+        self.buckets = buckets
         self.max_depth = max_depth
         self._work = TapeWork(self)
-        self._cost = cost or LinearCost()
+        self._cost: Cost = cost or LinearCost()
         self._places: dict[int, _Place] = {}
         self._now = 0.0
 
@@ -62,7 +69,7 @@ class TapeExecutor:
             raise ValueError(f"request {request.id}: there is no tape of it")
 
     def admit(self, slot: int, request: Request) -> None:
-        self._places[slot] = _Place(request, self.tapes[request.id])
+        self._places[slot] = _Place(request, self.tapes[request.id], stops_of(request, self.limits))
         self.drafting.admit(slot)
 
     def release(self, slot: int) -> None:
@@ -82,28 +89,44 @@ class TapeExecutor:
         self._work.stage(groups, depth)
         return self._work
 
-    def verify(self, groups: Sequence[Group], depth: int) -> None:
-        self.spend(self._cost.window(sum(group.rows for group in groups), len(groups), depth))
+    def verify(self, groups: Sequence[Group]) -> None:
+        self.spend(self._window_s(groups, 0))
 
     def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
-        self.drafting.call(lambda drafter: drafter.advance([group.slot for group in groups]))
+        """Drafting costs what the depth adds to a window."""
+        self.spend(self._window_s(groups, depth) - self._window_s(groups, 0) if depth else 0.0)
+        if self.drafting.drafter is not None:
+            self.drafting.call(lambda drafter: drafter.advance([group.slot for group in groups]))
         return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
 
-    def _fed(self, place: _Place, rows: int) -> list[int]:
-        """Anchor and drafts: the true tokens as far as the chain matched, then one that is wrong."""
-        anchor = place.emitted - 1
-        right = place.tape.matches[anchor]
-        ahead = [self._token(place, anchor + j) for j in range(rows)]
-        return [token if j <= right else (token + 1) % self.limits.vocab for j, token in enumerate(ahead)]
+    def _window_s(self, groups: Sequence[Group], depth: int) -> float:
+        rows = context = 0
+        for group in groups:
+            rows += group.rows
+            context += self._places[group.slot].position
+        return self._cost.window(self.buckets.round_up(rows), len(groups), depth, context=context)
 
-    def _commit(self, slot: int, fed: list[int], depth: int) -> Outcome:
+    def _fed(self, place: _Place, rows: int) -> Sequence[int]:
+        """Anchor and drafts."""
+        anchor = place.emitted - 1
+        return (place.tape.tokens[anchor], *self._drafts(place, rows - 1)) if rows > 1 else place.tape.tokens[anchor : anchor + 1]
+
+    def _drafts(self, place: _Place, count: int) -> tuple[int, ...]:
+        """Made with the last token as the anchor: the true ones as far as the chain matched, then one that is wrong."""
+        begin = place.emitted
+        right = place.tape.matches[begin - 1]
+        if right >= count:
+            return self._tokens(place, begin, count)
+        true = self._tokens(place, begin, right + 1)
+        return (*true[:-1], *[(true[-1] + 1) % self.limits.vocab] * (count - right))
+
+    def _commit(self, slot: int, fed: Sequence[int], depth: int) -> Outcome:
         place = self._places[slot]
-        request = place.request
-        picks = [self._token(place, place.emitted + k) for k in range(len(fed))]
+        request, tape = place.request, place.tape
         committed = commit_group(
             fed,
-            picks,
-            stop_ids=stops_of(request, self.limits),
+            self._tokens(place, place.emitted, len(fed)),
+            stop_ids=place.stops,
             produced=place.emitted,
             max_new=request.max_new_tokens,
             position=place.position,
@@ -112,16 +135,20 @@ class TapeExecutor:
         )
         place.emitted += committed.kept
         place.position += committed.kept
+        if place.emitted > len(tape.tokens):
+            raise ValueError(f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end")
         if committed.finish:
             return Outcome(slot, committed)
         if slot in self.drafting.ended:
             return Outcome(slot, committed, plain_reason=self.drafting.plain_reason(slot))
-        confidence = place.tape.confidence[place.emitted - 1] if place.tape.confidence else ()
-        return Outcome(slot, committed, depth, confidence=tuple(confidence[:depth]))
+        held = tape.held(place.emitted - 1, depth)
+        confidence = tape.confidence[place.emitted - 1][:held] if tape.confidence else ()
+        return Outcome(slot, committed, held, self._drafts(place, held), confidence)
 
-    def _token(self, place: _Place, index: int) -> int:
+    def _tokens(self, place: _Place, begin: int, count: int) -> tuple[int, ...]:
         """Past the tape's end nothing is ever emitted: any id will do."""
-        return place.tape.tokens[index] if index < len(place.tape.tokens) else 0
+        tokens = place.tape.tokens[begin : begin + count]
+        return tokens if len(tokens) == count else tokens + (0,) * (count - len(tokens))
 
     def now(self) -> float:
         return self._now
@@ -136,16 +163,17 @@ class TapeExecutor:
 class TapeWork:
     """The window in work. There is one per executor, as there is one set of window buffers on a device."""
 
-    padded = 0
-
     def __init__(self, executor: TapeExecutor) -> None:
         self._executor = executor
+        self.padded = 0
 
     def stage(self, groups: Sequence[Group], depth: int) -> None:
-        self.groups, self._depth, self.baked = groups, depth, depth
+        rows = sum(group.rows for group in groups)
+        bucket = self._executor.buckets.round_up(rows)
+        self.groups, self._depth, self.padded, self.baked = groups, depth, bucket - rows, (bucket, depth)
 
     def verify(self) -> None:
-        self._executor.verify(self.groups, self._depth)
+        self._executor.verify(self.groups)
 
     def commit(self) -> None:
         self._outcomes = self._executor.commit(self.groups, self._depth)

@@ -32,7 +32,7 @@ BAD = [
     ("sizes=[1,2]", "sizes is [1, 2], expected [1, 2, 4]"),
     ("buckets=8", "buckets is 8, expected a list of row counts or tight"),
     ("~plain", "plain is missing"),
-    ("policy=null", "policy is null, expected one of rotate_grow, static_k"),
+    ("share=null", "share is null, expected one of tick, window"),
     ("+sampling.temperature=0.5", "sampling.temperature is no key of sampling, expected kind"),
     ("+device.foo=1", "device.foo is no key of device"),
     ("+target.foo=1", "target.foo is no key of target, expected context or dtype or path"),

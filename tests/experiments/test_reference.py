@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from experiments import resolvers
 from experiments.reference import Plain, compare, plain_tokens
 from experiments.run import CONFIGS
-from experiments.setup import setup
+from experiments.setup import plan_of, setup
 from mtp.request import Finished
 
 
@@ -40,7 +40,7 @@ def test_every_request_tokens_and_finish_count(finished, difference):
 def test_a_reference_that_fails_is_not_kept(tmp_path):
     resolvers.register()
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        made = setup(compose("run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"]))
+        made = setup(plan_of(config := compose("run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"])), config)
     folder = made.tokenizer and tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
