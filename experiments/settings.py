@@ -53,8 +53,14 @@ class Settings:
             raise BadInput(str(wrong)) from wrong
         if max(buckets.sizes, default=0) > most_rows:
             raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {most_rows}")
-        if not isinstance(values["plain"], bool):
-            raise BadInput(f"plain is {values['plain']!r}, expected true or false")
+        for name in ("plain", "report"):
+            if not isinstance(values.get(name), bool):
+                raise BadInput(f"{name} is {values.get(name)!r}, expected true or false")
+        for name in ("tag", "resume"):
+            if isinstance(values.get(name), (list, dict)):
+                raise BadInput(f"{name} is {values[name]}, expected one text")
+        if values.get("resume") is None:
+            raise BadInput("resume is null, expected auto, new or the folder of a sweep")
         return cls(
             slots=integer("slots", values["slots"], 1, most_slots),
             rows=rows,
