@@ -56,7 +56,7 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
     _no_null_groups(overrides, Path(configs))
     try:
         return compose(name, overrides=list(overrides), return_hydra_config=whole)
-    except (HydraException, OmegaConfBaseException, ValueError) as wrong:  # Hydra raises a bare one for group=null
+    except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as wrong:  # Hydra raises bare ones too
         raise BadInput(one_line(wrong)) from wrong
 
 

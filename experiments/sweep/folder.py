@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
