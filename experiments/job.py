@@ -12,12 +12,11 @@ from rich.console import Console
 from experiments import results
 from experiments.ground import Ground, engine_for
 from experiments.identity import fingerprint_of
-from experiments.model_ground import ModelGround
+from experiments.parity import Parity, compare
+from experiments.plan import Plan, plan_of
 from experiments.progress import Line
 from experiments.recorded import write_recording
-from experiments.reference import Parity, compare
 from experiments.screen import show
-from experiments.setup import plan_of
 from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
@@ -35,8 +34,18 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
     plan = plan_of(config)
     workload = plan.workload
-    ground = TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else ModelGround(plan, config)
-    return run_on(ground, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
+    return run_on(
+        TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config),
+        folder,
+        {"run_id": run_id, "fingerprint": fingerprint_of(config)},
+        console,
+    )
+
+
+def _on_model(plan: Plan, config: DictConfig) -> Ground:
+    from experiments.model_ground import ModelGround  # needs torch, which tapes do without
+
+    return ModelGround(plan, config)
 
 
 def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Console) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.checks import BadInput
 from experiments.identity import fingerprint_of
 from experiments.overrides import jobs_of, not_swept, one_line, parse, single_job
-from experiments.setup import plan_of
+from experiments.plan import plan_of
 
 
 @dataclass(frozen=True)
