@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed gpu-check train-tiny lint
+.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -38,6 +38,15 @@ test-triton-3.6:
 # speed of the shipped model on this machine, as ratios
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
+
+# windows per second of the engine on tapes, by slots
+speed-tapes: $(STAMP)
+	@$(BIN)/python -m bench.tape_speed $(ARGS)
+
+# how often each layout key hits, on tapes, and what the CPU recorder itself costs
+layouts: $(STAMP)
+	@$(BIN)/python -m bench.layout_keys
+	@$(BIN)/python -m bench.recorder_cost $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -1,7 +1,8 @@
 """Kernels and graphs on one GPU: every kernel against its twin, captured and replayed, and what the seam costs.
 
 `python -m bench.gpu_check` prints one line and exits 0 where there is no GPU. Otherwise: random windows with poisoned outputs,
-the same again by graph replay on new data, then medians, and a JSON file in bench/results/. Exit code 1 if anything differs.
+the same again by graph replay on new data, then medians; graph pairs through the layout cache (`bench.gpu_graphs`); and a JSON
+file in bench/results/. Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 import triton_kernels as ops
+from bench import gpu_graphs
 from bench.window_data import WindowData, moved, random_window
 from triton_kernels.launch import jit, tl
 
@@ -208,10 +210,12 @@ def main() -> int:
         table.append(row)
         print(f"{row['dtype']}, vocabulary {row['vocab']}: " + ", ".join(f"{name} {us} us" for name, us in row["us"].items()))
         print(f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at most {GOAL})", flush=True)
+    wrong, graphs = gpu_graphs.check(device)
+    found += wrong
     name = torch.cuda.get_device_name(device)
     seconds = round(time.perf_counter() - begin, 1)
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    report = {"device": name, **versions, "differences": found, "timings": table, "seconds": seconds}
+    report = {"device": name, **versions, "differences": found, "timings": table, "graphs": graphs, "seconds": seconds}
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"gpu_check_{name.replace(' ', '_')}_{time.strftime('%Y%m%d_%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")

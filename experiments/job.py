@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
+from mtp.layout_figures import layout_figures
 from mtp.metrics import summarise
 from mtp.policies import StaticK
 from mtp.policies.record import Recording
@@ -126,6 +126,6 @@ def _metrics(
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
         "grants": grant_figures(engine.grants),
         "policy": engine.learning.report() if engine.learning else None,
-        "layouts": {"key": engine.layout.key, **asdict(engine.layout.stats())},
+        "layouts": layout_figures(engine.layout.key, engine.layout.stats(), (step.halves for step in windows), decode_s=decode_s),
         "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
     }

@@ -71,13 +71,14 @@ class Engine:
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
-        if isinstance(executor, Planner) and executor.policy != policy:
-            raise ValueError(f"policy is {policy}, but the device plans by {executor.policy}: expected the same")
+        if isinstance(executor, Planner) and (executor.policy, executor.rows) != (policy, rows):
+            raise ValueError(f"the device plans {executor.rows} rows by {executor.policy}, expected what is given: {rows} rows, {policy}")
         self._planner = executor if isinstance(executor, Planner) else None
         self._flights: deque[Flight] = deque()
         self._landed_s = self.began_s
         self._sides = {True: Side(), False: Side()}  # by Turn.speculative
         self._ids: set[str] = set()
+        self._cancelled = False  # since the last step
 
     # ---- the caller's side
 
@@ -104,6 +105,7 @@ class Engine:
     def cancel(self, request_id: str) -> None:
         """Mark a request: it ends at the next step, or when the ring picks it, with what it has. Unknown, ended or marked
         already: nothing happens."""
+        self._cancelled = True
         if self.grants.cancel(request_id):
             return
         for stream in self.streams.values():
@@ -125,17 +127,23 @@ class Engine:
         """One action of those whose turn it is: a prefill chunk or a window; the two alternate while both have work. False
         when nothing is left."""
         begin_s = self.executor.now()
+        if self._cancelled:
+            self._land(0)  # a slot is free only after the read of all that it took part in
+            self._cancelled = False
         self._drop_cancelled()
         self._promote()
         self._admit()
-        if any(stream.prefilling for stream in self.streams.values()):
+        if self._flights and any(stream.prefilling for stream in self.streams.values()):
             self._land(0)  # turns of prefills and windows come as if the host planned
+            self._promote()
+            self._admit()
         if not self.streams:
             self._land(0)  # nobody is left in it
             if not self.waiting:
                 return False
             self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
             return True
+        begin_s = max(begin_s, self._landed_s)
         turn = self.grants.turn(self.streams)
         acting = [self.streams[slot] for slot in sorted(self.streams) if turn.caps[slot] != 0]
         prefilling = [stream for stream in acting if stream.prefilling]
@@ -225,14 +233,11 @@ class Engine:
     def _launch_unplanned(self, planner: Planner, decoding: Sequence[Stream], turn: Turn, begin_s: float) -> Flight | None:
         """The device plans, from the slots' state that it holds. None: the window failed."""
         streams = {stream.slot: stream for stream in decoding}
-        if waiting := [slot for slot, stream in self.streams.items() if turn.caps[slot] == 0 and not stream.prefilling]:
-            raise RuntimeError(f"slots {waiting} may not run now, but a device that plans has no caps below one row")
-        granted = {slot for slot in streams if turn.caps[slot] is None}
-        depth = self.policy.depth if granted else 0
+        depth = self.policy.depth if any(turn.caps[slot] is None for slot in streams) else 0
         start_s = self.executor.now()
         work = None
         try:
-            work = planner.advance(granted, depth)
+            work = planner.advance(turn.caps, depth, speculative=turn.speculative)
             halves = self.layout.run((), work)
         except Exception as fault:
             self._land(0)

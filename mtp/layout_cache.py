@@ -6,11 +6,12 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 from mtp.announce import announce
 
+Path = Literal["eager", "replayed", "capturing"]
 RETRIES = 2  # failed captures of one key after which it stays eager
 
 
@@ -60,11 +61,16 @@ class LayoutStats:
 
 @dataclass(frozen=True)
 class Halves:
-    """Seconds of one window: of each half, and of a capture before them."""
+    """Seconds of one window: of each half, and of a capture before them. path: `capturing` if one was tried, failed or not."""
 
     verify: float
     commit: float
     capture: float = 0.0
+    path: Path = "eager"
+
+    @property
+    def total(self) -> float:
+        return self.verify + self.commit + self.capture
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,9 @@ class LayoutCache:
     def run(self, key: Hashable, window: WindowWork) -> Halves:
         """Verify and commit the window. key: everything that its graphs bake in."""
         captured_before = self._capture_s
+        path: Path = "eager"
         if key in self._pairs:
+            path = "replayed"
             self._counts["hits"] += 1
             self._unused = 0
             self._pairs.move_to_end(key)
@@ -123,15 +131,18 @@ class LayoutCache:
             self._counts["misses"] += 1
             self._sights[key] += 1
             if self._worth_capturing(key):
+                path = "capturing"
                 self._capture(key, window)
         pair = self._pairs.get(key)
         verify, commit = (window.verify, window.commit) if pair is None else (pair.verify.replay, pair.commit.replay)
-        return timed_halves(verify, commit, self._clock, capture=self._capture_s - captured_before)
+        halves = timed_halves(verify, commit, self._clock)
+        return replace(halves, capture=self._capture_s - captured_before, path=path)
 
     def clear(self) -> None:
-        """Drop every pair: something baked into all of them has changed."""
+        """Drop every pair, and forget which keys failed: something baked into all of them has changed."""
         while self._pairs:
             self._pairs.popitem()[1].reset()
+        self._failed.clear()
 
     def stats(self) -> LayoutStats:
         return LayoutStats(capture_s=self._capture_s, bytes=self._backend.pool_bytes(), given_up=self._given_up, **self._counts)
@@ -180,10 +191,10 @@ class LayoutCache:
         self._counts["evictions"] += 1
 
 
-def timed_halves(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float], capture: float = 0.0) -> Halves:
+def timed_halves(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]) -> Halves:
     """Run both halves of a window."""
     began = clock()
     verify()
     verified = clock()
     commit()
-    return Halves(verified - began, clock() - verified, capture)
+    return Halves(verified - began, clock() - verified)

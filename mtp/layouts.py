@@ -98,7 +98,7 @@ class Eager:
 
 
 class Keyed:
-    """Windows with the same layout key, and the same baked-in values, share a pair of graphs."""
+    """Windows with the same layout key, and the same baked-in values, share a pair of graphs, until an epoch ends."""
 
     def __init__(self, key: LayoutKey, cache: LayoutCache) -> None:
         if key not in KEYS:
@@ -106,8 +106,12 @@ class Keyed:
         self.key = key
         self._key: LayoutKey = key
         self._cache = cache
+        self._epoch: int | None = None
 
     def run(self, groups: Sequence[Group], work: Work) -> Halves:
+        if work.epoch != self._epoch:
+            self._epoch = work.epoch
+            self._cache.clear()
         return self._cache.run((layout_key(groups, self._key), work.baked), work)
 
     def stats(self) -> LayoutStats:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtp.layouts import LayoutCache
+from mtp.layouts import Keyed, LayoutCache
+from mtp.windows import Group
 
 
 class FakeGraph:
@@ -153,6 +154,38 @@ def test_clear_drops_every_pair():
     assert (len(cache), backend.live) == (0, 0)
     run(cache, "A")
     assert cache.stats().captures == 3
+
+
+def test_clear_forgets_failures():
+    cache = LayoutCache(4, FakeBackend({n: RuntimeError("boom") for n in (1, 2)}))
+    run(cache, "XXX")
+    assert "X" not in cache
+    cache.clear()
+    run(cache, "X")
+    assert "X" in cache
+
+
+def test_another_epoch_empties_the_cache():
+    class Epoch(Work):
+        baked = None
+
+        def __init__(self, epoch):
+            super().__init__()
+            self.epoch = epoch
+
+    backend = FakeBackend()
+    cache = LayoutCache(4, backend)
+    layout = Keyed("slots", cache)
+    for epoch, slot in ((0, 0), (0, 1), (0, 0), (1, 0), (1, 0)):
+        layout.run([Group(slot, 1)], Epoch(epoch))
+    stats = cache.stats()
+    assert (stats.hits, stats.captures, len(cache), backend.live) == (2, 3, 1, 2)
+
+
+def test_a_window_says_how_it_ran():
+    cache = LayoutCache(4, FakeBackend({3: RuntimeError("boom")}), capture_on=2)
+    assert [cache.run(key, Work()).path for key in "AAA"] == ["eager", "capturing", "replayed"]
+    assert [cache.run(key, Work()).path for key in "BBBB"] == ["eager", "capturing", "capturing", "replayed"]
 
 
 @pytest.mark.parametrize("bad", [{"capacity": 0}, {"capture_on": 0}, {"give_up_after": 0}])

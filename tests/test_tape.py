@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -134,3 +136,12 @@ def test_rows_must_belong_to_tokens(fields, message):
 def test_tapes_are_read_and_run_without_torch():
     code = "import sys, mtp.tape_files, mtp.synthesis, mtp.execution.tape, mtp.policies; assert not {'torch', 'polars'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_example_of_the_docs_runs(capsys):
+    page = (Path(__file__).resolve().parent.parent / "docs" / "tapes.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "docs/tapes.md", "exec"), {})
+    windows, seconds = capsys.readouterr().out.split()
+    assert int(windows) < 199  # fewer than plain decoding needs
+    assert float(seconds) > 0

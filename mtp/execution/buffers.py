@@ -60,7 +60,7 @@ class Buffers:
 
     def clear(self, slot: int) -> None:
         for table in self._of_slot:
-            table[slot] = 0
+            table[slot].fill_(0)
 
     # ---- the window in work
 

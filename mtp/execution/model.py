@@ -104,6 +104,7 @@ class ModelExecutor:
         fed = stop - start - int(last)  # entry i needs token i + 1: the last row's is not known before its pick
         text = prompt[start : start + fed + 1]
         self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot)
+        self._hold_none_where_ended()
         if not last:
             return None
         b.anchors[slot] = prompt[-1]
@@ -225,7 +226,8 @@ class ModelWork:
         rows = sum(group.rows for group in groups)
         self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
-        self.baked = (self._bucket, depth, bans, executor.drafting.reloads)
+        self.baked = (self._bucket, depth, executor.target.dtype, bans)
+        self.epoch = executor.drafting.reloads  # a new drafter has buffers of its own
         self.padded = self._bucket - rows
 
     def verify(self) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ class PlanningExecutor(ModelExecutor):
 
     def __init__(self, *arguments: Any, policy: RotateGrow | StaticK, rows: int = 8, **options: Any) -> None:
         super().__init__(*arguments, rows=rows, **options)
-        self.policy = policy
+        self.policy, self.rows = policy, rows
         name, k = ("static_k", policy.k) if isinstance(policy, StaticK) else ("rotate_grow", 0)
         self._plan: dict[str, Any] = {"rows": rows, "policy": name, "k": k, "sizes": policy.sizes}
         b = self.buffers
@@ -40,16 +39,22 @@ class PlanningExecutor(ModelExecutor):
         def table(*shape: int) -> Tensor:
             return torch.zeros(*shape, dtype=torch.int32, device=self._device)
 
-        self._live, self._allowed = table(b.slots), table(b.slots)
+        self._live = table(b.slots)
+        self._caps = table(2, b.slots)  # drafts that may be verified; context, 0 for a slot that is held back
         self._start, self._start_before = table(1), table(1)  # of the rotation: after and before the window that is planned
+        self._start_of_others = table(1)  # where the other side's next window begins
+        self._staged_starts = table(b.slots + 1)  # of the window that was staged last
         self._next = Packed(table(b.rows), table(b.rows), table(b.rows), table(b.rows), table(b.slots + 1))
         self._state = SlotState(b.anchors, b.positions, b.produced, self._live, b.held, b.drafts, self._start)
-        self._limits = SlotLimits(b.max_new, b.context, b.min_new, self._allowed, b.stop_ids, b.stop_counts)
+        self._limits = SlotLimits(b.max_new, self._caps[1], b.min_new, self._caps[0], b.stop_ids, b.stop_counts)
         self._logits = torch.zeros(b.rows, self.target.logit_width, dtype=self.target.dtype, device=self._device)
         self._result = table(3 + b.drafts.shape[1] + 1, b.slots)
-        pinned = [torch.zeros(self._result.shape, dtype=torch.int32, pin_memory=True) for _ in range(2 * (self._device.type == "cuda"))]
-        self._places = deque(pinned)  # in turn: the one before is still to be read
-        self._granted = [0] * b.slots
+        # host memory, two of each in turn: a copy to or from the one before may still be under way
+        pinned = self._device.type == "cuda"
+        self._results_on_host = deque(torch.zeros(self._result.shape, dtype=torch.int32, pin_memory=pinned) for _ in range(2))
+        self._caps_on_host = deque(torch.zeros(2, b.slots, dtype=torch.int32, pin_memory=pinned) for _ in range(2))
+        self._capped: list[list[int]] = []
+        self._speculative = True
         self._stale = True  # the planned window no longer follows from the slots' state
         self._last: PlannedWork | None = None
 
@@ -57,30 +62,42 @@ class PlanningExecutor(ModelExecutor):
 
     def release(self, slot: int) -> None:
         super().release(slot)
-        self._live[slot] = 0
+        self._live[slot].fill_(0)
         self._stale = True
 
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
         outcome = super().prefill(slot, start, stop, depth)
-        self._live[slot] = int(outcome is not None and outcome.committed.finish is None)
+        self._live[slot].fill_(int(outcome is not None and outcome.committed.finish is None))
         self._stale = True
+        super().now()  # the chunk's time is the prefill's, not the next window's
         return outcome
 
     # ---- windows
 
     @torch.inference_mode()
-    def advance(self, granted: AbstractSet[int], depth: int) -> PlannedWork:
-        """Stage the next window: as it was planned or, where the host changed a slot or a grant since, planned anew."""
+    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> PlannedWork:
+        """Stage the next window: as it was planned or, where the host changed a slot, a cap or the side since, planned anew."""
         if self._last is not None:
             self._last.fetch()
-        allowed = [self.max_depth * (slot in granted) for slot in range(self.buffers.slots)]
-        if allowed != self._granted:
-            self._allowed.copy_(torch.tensor(allowed, dtype=torch.int32))
-            self._granted, self._stale = allowed, True
+        slots = range(self.buffers.slots)
+        capped = [
+            [self.max_depth * (caps.get(slot, 1) is None) for slot in slots],
+            [self.limits.context * (caps.get(slot) != 0) for slot in slots],
+        ]
+        if capped != self._capped:
+            self._caps_on_host.rotate()
+            self._caps.copy_(self._caps_on_host[0].copy_(torch.tensor(capped, dtype=torch.int32)), non_blocking=True)
+            self._capped, self._stale = capped, True
+        if speculative != self._speculative:
+            start = self._start_before.clone()
+            self._start_before.copy_(self._start_of_others)
+            self._start_of_others.copy_(start)
+            self._speculative, self._stale = speculative, True
         if self._stale:
             self._start.copy_(self._start_before)
             self._plan_next()
             self._stale = False
+        self._staged_starts.copy_(self._next.starts)
         self._last = PlannedWork(self, depth)
         return self._last
 
@@ -132,15 +149,15 @@ class PlanningExecutor(ModelExecutor):
         """The results of the last window on their way to the host, and the event after which they are there."""
         if self._device.type != "cuda":
             return self._result.clone(), None
-        self._places.rotate()
-        place, event = self._places[0], torch.cuda.Event()
+        self._results_on_host.rotate()
+        place, event = self._results_on_host[0], torch.cuda.Event()
         place.copy_(self._result, non_blocking=True)
         event.record()
         return place, event
 
     def rows_in_work(self) -> list[int]:
         """Per slot. Waits for the device."""
-        return self.buffers.window(self.buffers.rows).starts.diff().tolist()
+        return self._staged_starts.diff().tolist()
 
 
 class PlannedWork:
@@ -151,7 +168,8 @@ class PlannedWork:
         self._bucket = executor.buffers.rows
         self._result: Tensor | None = None
         self._event: torch.cuda.Event | None = None
-        self.baked: Hashable = (self._bucket, depth, "planned", executor.drafting.reloads)
+        self.baked: Hashable = (self._bucket, depth, executor.target.dtype, "planned")
+        self.epoch = executor.drafting.reloads
 
     def verify(self) -> None:
         self._executor.verify(self._bucket, False)

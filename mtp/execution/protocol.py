@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -49,13 +48,17 @@ class Work(Protocol):
     """One window, staged. Its halves read and write device tables only, so that a graph of them serves every such window.
 
     groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. baked: what a captured
-    graph of it would bake in beside its layout (bucket, depth, options); padded: rows of padding."""
+    graph of it would bake in beside its layout (bucket, depth, dtype, options); epoch: another one than the window's before means
+    that a buffer which graphs hold the address of was made anew; padded: rows of padding."""
 
     @property
     def groups(self) -> Sequence[Group]: ...
 
     @property
     def baked(self) -> Hashable: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     @property
     def padded(self) -> int: ...
@@ -112,7 +115,9 @@ class Planner(Executor, Protocol):
     host read stands between two windows; a slot is free again only after the read that shows its end."""
 
     policy: object  # the one that it carries out
+    rows: int  # of a window
 
-    def advance(self, granted: AbstractSet[int], depth: int) -> Work:
-        """Stage the next window. granted: slots whose drafts may be verified; all other live slots get one row."""
+    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> Work:
+        """Stage the next window. caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes;
+        speculative: whose turn it is: each side's rotation goes on where it was."""
         ...

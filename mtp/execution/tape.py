@@ -180,3 +180,8 @@ class TapeWork:
 
     def outcomes(self) -> Sequence[Outcome]:
         return self._outcomes
+
+    @property
+    def epoch(self) -> int:
+        """Graphs of a tape hold no buffers."""
+        return 0

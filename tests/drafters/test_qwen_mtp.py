@@ -204,9 +204,10 @@ def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path):
     drafter.prefill(1, prompt[0].int(), hidden[:-1], 0)
     emitted = [int(logits.argmax())]
     teacher.lengths[1] -= 1
-    rows = torch.zeros(4, hidden.shape[1])
-    rows[0] = hidden[-1]
-    drafted = drafter.advance(teacher.pack({1: 1}), ints([0, 1]), ints([emitted[0], 0, 0, 0]), rows, 1)
+    window = teacher.pack({1: 1})
+    rows, picks = torch.zeros(len(window.ids), hidden.shape[1]), torch.zeros_like(window.ids)
+    rows[0], picks[0] = hidden[-1], emitted[0]
+    drafted = drafter.advance(window, ints([0, 1]), picks, rows, 1)
     teacher.lengths[1] += 1
     windows = 1  # the prompt's
     accepted = 0

@@ -38,7 +38,9 @@ def test_a_capture_takes_no_effect_poisons_results_and_replays_on_the_same_stora
     graph.replay()
     assert y.tolist() == [18] * 4
     assert graphs.pool_bytes() >= 16
+    assert seen["double"].tolist() == [6] * 4
     graph.reset()
+    assert seen["double"].isnan().all()  # the memory is no longer the graph's
     assert graphs.pool_bytes() == 0
 
 

@@ -106,11 +106,13 @@ def test_K03_a_failed_half_leaves_no_memory_and_one_line_on_both_outputs(target,
     assert out.count("ERR capture of layout") == err.count("ERR capture of layout") == 1
 
 
-def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, reference):
-    """Poisoned window buffers change nothing: only the counts say what is there."""
+@pytest.mark.parametrize("layout", [None, "slots", "rows"])
+def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, reference, layout):
+    """Poisoned window buffers change nothing, eager or replayed: only the counts say what is there."""
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT)
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU)
-    engine = Engine(executor, slots=4, policy=RotateGrow())
+    keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.resting))) if layout else None
+    engine = Engine(executor, slots=4, policy=RotateGrow(), layout=keyed)
     for request in requests():
         engine.submit(request)
     poison = executor.buffers

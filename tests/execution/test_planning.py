@@ -8,26 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mtp.drafters import PromptLookup, load_qwen_mtp
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
 from mtp.execution.graphs import CpuGraphs, FailingGraphs
-from mtp.execution.model import ModelExecutor
-from mtp.execution.planning import PlanningExecutor
 from mtp.grants import Rotate
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import RotateGrow, StaticK
-from mtp.request import Request
 from mtp.targets import load_target
 from mtp.windows import SlotView
 from tests.checkpoints import write_qwen3_5
+from tests.execution.planned import CONTEXT, CPU, POLICIES, SLOTS, device, drafter_of, ends, host, planner, requests, run, windows
 from tests.replay_drafter import ReplayDrafter
-
-CPU = torch.device("cpu")
-CONTEXT = 120
-SLOTS = 5
-EIGHT = Buckets((8,))
-POLICIES = [RotateGrow(), StaticK(1), StaticK(3)]
 
 
 @pytest.fixture(scope="module")
@@ -40,61 +30,10 @@ def target(folder):
     return load_target(folder, slots=SLOTS, context=CONTEXT, dtype="fp32", device=CPU)
 
 
-def requests(count=SLOTS, new=30):
-    """Different prompts and lengths; one ends at the context, one early, one may not stop before its minimum."""
-    prompts = [tuple(range(5 + n, 9 + 4 * n)) for n in range(9)]
-    made = [Request(f"r{n}", prompt, new + 3 * n, ignore_stop=n != 2, min_new_tokens=9 * (n == 2)) for n, prompt in enumerate(prompts)]
-    made[1] = Request("r1", tuple(range(CONTEXT - 12, 0, -1)), 60, ignore_stop=True)
-    made[3] = Request("r3", (3, 2, 4), 2, ignore_stop=True)
-    return made[:count]
-
-
 @pytest.fixture(scope="module")
 def texts(target):
     alone = host(target, None, StaticK(0), slots=1, todo=requests(9))
     return [done.prompt + done.tokens for done in alone.finished]
-
-
-def run(executor, policy, *, slots, todo, rows=8, layout=None, **options):
-    engine = Engine(executor, slots=slots, rows=rows, policy=policy, layout=layout, prefill_chunk=32, **options)
-    for request in todo:
-        engine.submit(request)
-    engine.run()
-    return engine
-
-
-def host(target, drafter, policy, **options):
-    rows = options.get("rows", 8)
-    executor = ModelExecutor(target, drafter, slots=SLOTS, rows=rows, largest_group=4, depth=policy.depth, buckets=EIGHT, device=CPU)
-    return run(executor, policy, **options)
-
-
-def planner(target, drafter, policy, rows=8):
-    depth = policy.depth
-    return PlanningExecutor(target, drafter, policy=policy, slots=SLOTS, rows=rows, largest_group=4, depth=depth, buckets=EIGHT, device=CPU)
-
-
-def device(target, drafter, policy, *, captured=False, **options):
-    executor = planner(target, drafter, policy, options.get("rows", 8))
-    if captured:
-        options["layout"] = Keyed("rows", LayoutCache(8, CpuGraphs(executor.resting)))
-    return run(executor, policy, **options)
-
-
-def windows(engine):
-    return [(r.window, r.slot, r.request, r.rows, r.committed, r.finish) for r in engine.rounds]
-
-
-def ends(engine):
-    return {done.id: (done.tokens, done.finish) for done in engine.finished}
-
-
-def drafter_of(kind, folder, target, texts):
-    if kind == "replay":
-        return ReplayDrafter(texts, slots=SLOTS, context=CONTEXT)
-    if kind == "lookup":
-        return PromptLookup(slots=SLOTS, context=CONTEXT, device=CPU)
-    return load_qwen_mtp(folder, target, buckets=EIGHT) if kind == "mtp" else None
 
 
 @pytest.mark.parametrize(
@@ -174,8 +113,8 @@ def test_the_host_reads_one_window_late_and_a_slot_is_free_only_then(target, tex
     log = []
     advance, admit = executor.advance, executor.admit
 
-    def launched(granted, depth):
-        work = advance(granted, depth)
+    def launched(*caps, **side):
+        work = advance(*caps, **side)
         number = len([entry for entry in log if entry[0] == "launch"])
         log.append(("launch", number))
         read = work.outcomes
@@ -224,7 +163,7 @@ def test_the_seam_is_two_launches_around_a_drafter_and_one_without(folder, targe
         engine.submit(request)
     for _ in range(3):
         engine.step()
-    work = executor.advance({0}, policy.depth)
+    work = executor.advance({0: None}, policy.depth, speculative=True)
     with Launches() as launches, torch.inference_mode():
         work.verify()
         work.commit()
@@ -310,10 +249,7 @@ def test_grants_hold_and_cost_no_token(target, texts):
     assert len({round_.request for round_ in engine.rounds if round_.rows > 1}) > 2
 
 
-def test_what_a_device_cannot_plan_is_refused(target, texts):
-    with pytest.raises(ValueError, match="the device plans by RotateGrow"):
-        Engine(planner(target, None, RotateGrow(depth=0)), slots=2, policy=StaticK(0))
-    grants = Rotate(budget=2, backlog=2, share="tick")
-    drafter = ReplayDrafter(texts, slots=SLOTS, context=CONTEXT)
-    with pytest.raises(RuntimeError, match="a device that plans has no caps below one row"):
-        device(target, drafter, RotateGrow(), slots=4, todo=requests(4), grants=grants)
+def test_another_policy_or_window_than_the_device_s_is_refused(target, texts):
+    for policy, rows in ((StaticK(0), 8), (RotateGrow(depth=0), 4)):
+        with pytest.raises(ValueError, match="the device plans 8 rows by RotateGrow"):
+            Engine(planner(target, None, RotateGrow(depth=0)), slots=2, policy=policy, rows=rows)

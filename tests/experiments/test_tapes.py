@@ -20,6 +20,7 @@ from experiments.run import CONFIGS
 from experiments.synthetic import Synthetic
 from mtp.tape_files import read_tapes, write_tapes
 
+SYNTHETIC = "workload=synthetic"
 TIMES = ("start_s", "end_s")
 MODEL = ["target.dtype=fp32", "device=cpu", "workload.requests=3", "plain=false", "max_new_tokens=20"]
 
@@ -100,6 +101,16 @@ def test_costs_arrivals_lengths_and_more_slots_than_a_model_has(go):
     assert slow["end_to_end_tokens_per_s"] < 8 * 4 / 50  # about 80 virtual seconds until the last one arrives
 
 
+def test_requests_arrive_as_a_trace_says_in_virtual_time(go, tmp_path):
+    (tmp_path / "times").write_text("0.5 100 1000")
+    folder, metrics = go(SYNTHETIC, "workload.requests=3", "workload.arrivals=trace", "workload.trace=times", "max_new_tokens=3")
+    starts = pl.read_parquet(folder / "rounds.parquet").group_by("request").agg(pl.col("start_s").min()).sort("start_s")
+    assert starts["request"].to_list() == ["mixed-0", "mixed-1", "mixed-2"]
+    for arrival, start in zip((0.5, 100, 1000), starts["start_s"], strict=True):
+        assert 0 < start - arrival < 0.1  # its prefill
+    assert all(one["ttft_s"] < 0.1 for one in metrics["requests"])
+
+
 def test_lengths_are_drawn_as_told():
     assert draw_lengths("n", 5, 3, most=9, seed=0) == [5, 5, 5]
     uniform = draw_lengths("n", ["uniform", 2, 4], 1000, most=9, seed=0)
@@ -118,7 +129,6 @@ def test_a_request_s_tape_does_not_depend_on_how_many_there_are_and_is_not_kept_
     assert len(many.tapes) == len(list(many.tapes)) == 2000
 
 
-SYNTHETIC = "workload=synthetic"
 BAD = [
     ([SYNTHETIC, "workload.regime=poetry"], "workload.regime is 'poetry', expected one of code"),
     ([SYNTHETIC, "workload.auc=0.95"], "workload.auc is 0.95, expected 0.5 to 0.8"),
