@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,7 @@ def build(node: DictConfig, name: str, **arguments: Any) -> Any:
     try:
         made = instantiate(node, _convert_="all")
         if arguments:
-            known = inspect.signature(made.func).parameters
-            if unknown := sorted(made.keywords.keys() - known.keys()):
-                raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(known.keys() - arguments.keys())}")
+            known_keys(made, name, set(arguments))
         return made(**arguments) if arguments else made
     except InstantiationException as wrong:
         cause = wrong.__cause__ or wrong
@@ -32,6 +31,13 @@ def build(node: DictConfig, name: str, **arguments: Any) -> Any:
         raise
     except (ValueError, OSError, OmegaConfBaseException) as wrong:
         raise BadInput(one_line(wrong, name)) from wrong
+
+
+def known_keys(made: partial[Any], name: str, given: set[str]) -> None:
+    """given: arguments that are no keys."""
+    known = inspect.signature(made.func).parameters
+    if unknown := sorted(made.keywords.keys() - known.keys()):
+        raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(sorted(known.keys() - given))}")
 
 
 def only_keys(group: str, node: DictConfig, known: set[str]) -> None:

@@ -34,12 +34,8 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
     plan = plan_of(config)
     workload = plan.workload
-    return run_on(
-        TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config),
-        folder,
-        {"run_id": run_id, "fingerprint": fingerprint_of(config)},
-        console,
-    )
+    ground = TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config)
+    return run_on(ground, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
 
 
 def _on_model(plan: Plan, config: DictConfig) -> Ground:

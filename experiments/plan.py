@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hydra.utils import get_object
 from omegaconf import DictConfig
 
-from experiments.build import absolute, build, folder, one_line, only_keys
+from experiments.build import absolute, build, folder, known_keys, one_line, only_keys
 from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.tape_set import TapeWorkload
@@ -20,6 +20,8 @@ from mtp.policies import Policy, Record, TapeOracle
 
 if TYPE_CHECKING:
     import torch
+
+    from mtp.targets.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def plan_of(config: DictConfig) -> Plan:
         return plan
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    checked_target(config.target)
+    checkpoint = checked_target(config.target)
+    if policy.depth > 0:
+        checked_drafter(config.drafter, checkpoint)
     return plan
 
 
@@ -86,16 +90,29 @@ def brings_tapes(config: DictConfig) -> bool:
         return False
 
 
-def checked_target(node: DictConfig) -> None:
+def checked_target(node: DictConfig) -> Checkpoint:
     """All that can be refused before weights are read."""
     from mtp.targets import check_target
 
     path = folder("target.path", node)
     only_keys("target", node, {"_target_", "_partial_", "path", "context", "dtype"})
     try:
-        check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))
+        return check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))[0]
     except ValueError as wrong:
         raise BadInput(one_line(wrong, "target")) from wrong
+
+
+def checked_drafter(node: DictConfig, target: Checkpoint) -> None:
+    """The same, and whether it fits the target."""
+    from mtp.drafters import CHECKS
+
+    made = build(absolute(node), "drafter")
+    known_keys(made, "drafter", {"target", "buckets"})
+    if (check := CHECKS.get(made.func)) is not None:
+        try:
+            check(target=target, **made.keywords)
+        except ValueError as wrong:
+            raise BadInput(one_line(wrong, "drafter")) from wrong
 
 
 def device_of(node: DictConfig, on_tapes: bool) -> torch.device | None:
