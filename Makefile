@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+TARGET ?= tiny_qwen
+
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -19,6 +21,14 @@ $(STAMP): pyproject.toml Makefile
 
 run: $(STAMP)
 	@$(BIN)/python -m experiments.run $(ARGS)
+
+# make sweep EXPERIMENT=quick: its runs, then the report; again: goes on where it was killed. No two of its jobs share a process
+sweep: $(STAMP)
+	@test -n "$(EXPERIMENT)" || { echo "error: EXPERIMENT is not given, expected one of $(notdir $(basename $(wildcard configs/experiment/*.yaml)))" >&2; exit 2; }
+	@$(BIN)/python -m experiments.run -m experiment=$(EXPERIMENT) report=true $(ARGS)
+
+report: $(STAMP)
+	@$(BIN)/python -m experiments.report $(DIR) $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -47,6 +57,9 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -26,7 +26,7 @@ def build(node: DictConfig, name: str, **arguments: Any) -> Any:
         return made(**arguments) if arguments else made
     except InstantiationException as wrong:
         cause = wrong.__cause__ or wrong
-        if isinstance(cause, (ValueError, TypeError, OSError)):
+        if isinstance(cause, (ValueError, TypeError, OSError, ImportError)):
             raise BadInput(one_line(cause, name)) from wrong
         raise
     except (ValueError, OSError, OmegaConfBaseException) as wrong:

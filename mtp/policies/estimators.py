@@ -12,6 +12,8 @@ from mtp.policies.spread import Spread
 from mtp.policies.survival import Rates, cumulated
 from mtp.windows import SlotView
 
+UNLIKELY = 0.25  # survival below which a chain that is right to its end says that the request has changed
+
 
 class FromRates:
     """A request's own acceptance, whatever the drafter says of a single draft."""
@@ -21,6 +23,7 @@ class FromRates:
         self.shadow = Shadow()
         self.spread = Spread(len(rates.of("")))
         self.verdicts = 0
+        self.missed = False
 
     def survival(self, view: SlotView) -> Sequence[float]:
         return cumulated(self.rates.of(view.request)[: view.held])
@@ -29,8 +32,11 @@ class FromRates:
         return self.spread.scenarios(self.rates.of(request))
 
     def saw(self, seen: Seen) -> None:
+        last, self.missed = len(self.rates.of("")) - 1, False
         for verdict in self.shadow.saw(seen):
             self.verdicts += 1
+            if verdict.hit and verdict.place == last and not verdict.verified:
+                self.missed |= cumulated(self.rates.of(verdict.request))[-1] < UNLIKELY
             self.learn(verdict)
         for part in seen.parts:
             if not part.committed.finish:

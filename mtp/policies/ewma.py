@@ -30,6 +30,7 @@ class _Verified(FromRates):
                     since[place] = 0
                     self._ewma.forget(part.request, place)
         super().saw(seen)
+        self.missed = False  # only a draft with a row is looked at
 
     def learn(self, verdict: Verdict) -> None:
         if verdict.verified:

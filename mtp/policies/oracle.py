@@ -50,6 +50,8 @@ class TapeOracle:
 class Knowing:
     """Counts each request's output tokens, and asks the tapes."""
 
+    missed = False
+
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
         self.index: dict[str, int] = {}  # of the anchor, by request

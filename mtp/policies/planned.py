@@ -18,7 +18,10 @@ FIRST = 24  # windows of a run that are drafted to full depth before a depth is 
 
 
 class Estimator(Protocol):
-    """What a planning policy believes, and how it learns."""
+    """What a planning policy believes, and how it learns. missed: a chain of full depth that had no rows and
+    little hope has just turned out right."""
+
+    missed: bool
 
     def survival(self, view: SlotView) -> Sequence[float]:
         """Per held draft of a slot, the probability that it and all before it are right."""
@@ -60,7 +63,7 @@ class _Run:
 class Planned:
     """sizes: group sizes; depth: most drafts; cost: what is believed of T; skip_cap: windows a slot may be left out of in a row (0:
     any number); probe: every so many windows, and in the first 24 of a run, drafts are made to full depth, so that shadow scoring sees
-    them (0: never)."""
+    them (0: never); a probe that turns out right to its end against the odds is followed by another at once."""
 
     sizes: tuple[int, ...] = (1, 2, 4)
     depth: int = 3
@@ -111,7 +114,7 @@ class Planned:
     def _depth(self, walk: Sequence[SlotView], cost: Cost, shape: Shape, mu: float, rows: int) -> int:
         run = self.run
         run.windows += 1
-        if self.probe and (run.windows <= FIRST or run.windows % self.probe == 0):
+        if self.probe and (run.windows <= FIRST or run.windows % self.probe == 0 or run.estimator.missed):
             run.probes += 1
             return self.depth
         ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]
