@@ -57,6 +57,7 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+
 # what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
 profile: $(STAMP)
 	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)

@@ -26,7 +26,7 @@ class Line:
         engine.on_tokens = self._committed
 
     def __enter__(self) -> Line:
-        self._began = perf_counter()
+        self._began, self._clock_began = perf_counter(), self._engine.executor.now()
         self._next = self._began + (LIVE_S if self._console.is_terminal else PLAIN_S)
         self._live.start()
         return self
@@ -49,13 +49,14 @@ class Line:
             self._console.print(Text(f"{self._label}: {figures}"), soft_wrap=True)
 
     def figures(self, seconds: float) -> str:
-        """Windows, speed, acceptance length, and the time left if every request takes all it may."""
+        """Windows; speed, on the engine's own clock (on tapes a virtual one); acceptance length; time left if every request takes
+        all it may. seconds: since the beginning."""
         fresh = self._engine.rounds[self._rounds :]
         self._rounds += len(fresh)
         self._accepted += sum(one.accepted for one in fresh)
-        speed = self._tokens / max(1e-9, seconds)
+        speed = self._tokens / max(1e-9, self._engine.executor.now() - self._clock_began)
         length = f"{1 + self._accepted / self._rounds:.2f}" if self._rounds else "none"
-        left = hours((self._total - self._tokens) / speed) if self._tokens else "unknown"
+        left = hours((self._total - self._tokens) * seconds / self._tokens) if self._tokens else "unknown"
         return f"{self._engine.windows} windows, {speed:.0f} tokens/s, acceptance length {length}, at most {left} left"
 
 

@@ -69,9 +69,10 @@ def main() -> None:
 def _checked_and_run(arguments: Sequence[str]) -> int:
     """The exit code. Raises BadInput before anything starts."""
     from experiments.precheck import precheck
+    from experiments.sweep.choose import repeated
     from experiments.sweep.run import run_sweep
 
-    checked = precheck(arguments, CONFIGS, "run")
+    checked = precheck(repeated(arguments), CONFIGS, "run")
     if checked.sweep:
         return run_sweep(checked, CONFIGS)
     if (Path(checked.base.hydra.run.dir) / "status.json").exists():

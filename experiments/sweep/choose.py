@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from experiments.checks import BadInput
-from experiments.overrides import key_of
+from experiments.overrides import key_of, of_the_sweep
 from experiments.precheck import Checked
 from experiments.results import git_commit
 from experiments.sweep.folder import MANIFEST, SweepFolder, SweepJob
@@ -34,9 +35,14 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
     return fresh, claim
 
 
-def overrides_of(resume: str) -> list[str]:
-    """What the sweep in a folder was started with. Raises BadInput where there is none."""
-    return list(_read(Path(resume).absolute(), "resume").overrides)
+def repeated(arguments: Sequence[str]) -> list[str]:
+    """Where resume=DIR comes without saying what: the command that began that sweep, with what is given replaced. Raises BadInput."""
+    given = [one for one in arguments if not one.startswith("-")]
+    folders = [one.partition("=")[2].strip("'\"") for one in given if key_of(one) == "resume"]
+    if not folders or folders[-1] in ("auto", "new") or not all(of_the_sweep(key_of(one)) for one in given):
+        return list(arguments)
+    keys = {key_of(one) for one in given}
+    return ["-m", *(one for one in _read(Path(folders[-1]).absolute(), "resume").overrides if key_of(one) not in keys), *given]
 
 
 def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[str]]:

@@ -58,6 +58,10 @@ class SweepFolder:
         write_json(self.path / MANIFEST, {**asdict(self), "path": None})
         return held
 
+    def axes(self, job: SweepJob) -> str:
+        """The overrides of a job that not all jobs have."""
+        return " ".join(one for one in job.overrides if len(self.jobs) == 1 or not all(one in other.overrides for other in self.jobs))
+
     def status(self, job: SweepJob) -> dict[str, Any] | None:
         """status.json, None without a whole one."""
         try:

@@ -59,4 +59,4 @@ def _failure(folder: SweepFolder, job: SweepJob) -> str | None:
         return None
     status = folder.status(job)
     error = "it did not end" if status is None else str(status["error"]).strip().splitlines()[-1]
-    return f"failed: {job.name} ({' '.join(job.overrides)}): {error} (see {folder.path / job.name / 'status.json'})"
+    return f"failed: {job.name} ({folder.axes(job)}): {error} (see {folder.path / job.name / 'status.json'})"

@@ -68,7 +68,7 @@ class Watch:
             if state in ("ok", "failed"):
                 self._ended[job.name] = (state, now - started)
                 counted = f"[{len(self._ended)}/{len(self._todo)}]"
-                text = Text(f"{counted} {state} {job.name} {' '.join(job.overrides)} ({hours(now - started)})")
+                text = Text(f"{counted} {state} {job.name} {self._folder.axes(job)} ({hours(now - started)})")
                 self._console.print(text, soft_wrap=True, style="red" if state == "failed" else "")
 
     def table(self) -> Group:
@@ -80,12 +80,15 @@ class Watch:
         left = f", about {hours(spent / ended * (total - ended))} left" if ended else ""
         head = Text(f"{ended} of {total} jobs, {failed} failed, {len(running)} running, {hours(spent)} so far{left}")
         rows = Table(box=None, padding=(0, 2, 0, 0))
-        for name, style in (("job", "bold"), ("overrides", ""), ("time", "cyan"), ("last word", "dim")):
-            rows.add_column(name, style=style, no_wrap=True, overflow="ellipsis")
+        rows.add_column("job", style="bold", no_wrap=True, min_width=12)
+        rows.add_column("what", no_wrap=True, overflow="ellipsis")
+        rows.add_column("time", style="cyan", no_wrap=True, min_width=9)
+        rows.add_column("last word", style="dim", no_wrap=True, overflow="ellipsis", ratio=1)
         for job in running:
             since = hours(perf_counter() - self._started[job.name])
-            rows.add_row(job.name, Text(" ".join(job.overrides)), since, Text(last_line(self._path(job) / LOG)))
-        return Group(ProgressBar(total=total, completed=ended, width=60), head, *([rows] if running else []))
+            rows.add_row(job.name, Text(self._folder.axes(job)), since, Text(last_line(self._path(job) / LOG)))
+        bar = ProgressBar(total=total, completed=ended, width=60)
+        return Group(head, bar, Text(), *([rows] if running else []))
 
 
 def last_line(log: Path) -> str:
