@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -12,7 +13,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import BadInput
@@ -38,19 +39,25 @@ def precheck(arguments: Sequence[str], configs: str, name: str) -> Checked:
     """Raises BadInput with one line for the first override, key or value that cannot be used."""
     parsed = get_args_parser().parse_args(list(arguments))
     with initialize_config_dir(configs, version_base="1.3"):
-        known = set(compose(name))
+        known = _known(configs, name)
         parse(parsed.overrides)
         base = _composed(name, not_swept(parsed.overrides), configs, whole=True)
         sweep = parsed.multirun or base.hydra.mode == RunMode.MULTIRUN
-        if sweep and "basic_sweeper" not in base.hydra.sweeper._target_:
+        if sweep and not base.hydra.sweeper._target_.endswith(".BasicSweeper"):
             raise BadInput(f"hydra/sweeper is {base.hydra.runtime.choices['hydra/sweeper']}, expected basic")
         jobs, compose_job = [], Composer(name, configs)
         for overrides in jobs_of(parsed.overrides, base) if sweep else [single_job(parsed.overrides)]:
-            config = compose_job(overrides)
+            config = compose_job(overrides) if sweep else OmegaConf.masked_copy(base, [key for key in map(str, base) if key != "hydra"])
             if unknown := sorted(set(config) - known):
                 raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
             jobs.append((tuple(overrides), _checked(config)))
     return Checked(sweep, tuple(parsed.overrides), base, tuple(jobs))
+
+
+@cache
+def _known(configs: str, name: str) -> frozenset[str]:
+    """The keys a config may have; within Hydra's initialisation."""
+    return frozenset(map(str, compose(name)))
 
 
 class Composer:

@@ -32,15 +32,16 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
         command = [sys.executable, "-m", "experiments.run", *job.overrides, f"hydra.run.dir={quoted(str(target))}"]
         environment = {**os.environ, LEASH: "1", "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
         with (target / LOG).open("wb") as log:
-            child = subprocess.Popen(
-                command, cwd=folder.cwd, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(held.fileno(),)
-            )
-        try:
-            code = child.wait()
-        except BaseException:
-            child.kill()
-            child.wait()
-            raise
+            code = subprocess.Popen(
+                command,
+                cwd=folder.cwd,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(held.fileno(),),
+                start_new_session=True,  # Ctrl-C is the sweep's: a job that it ends has not failed
+            ).wait()
         if folder.status(job) is None:
             said = (target / LOG).read_text(encoding="utf-8", errors="replace")[-SHOWN:].strip()
             write_json(

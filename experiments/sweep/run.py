@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from subprocess import call
@@ -32,8 +33,8 @@ def run_sweep(checked: Checked, configs: str) -> int:
                     launch(folder, todo)
         except KeyboardInterrupt:
             done = sum(folder.done(job) for job in folder.jobs)
-            print(f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes on", file=sys.stderr)
-            return INTERRUPTED
+            print(f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes on", file=sys.stderr, flush=True)
+            os._exit(INTERRUPTED)  # at once: jobs in flight end with this process
         except Exception as fault:  # a launcher's own: what became of the jobs is in their folders
             print(f"the launcher failed: {type(fault).__name__}: {' '.join(str(fault).split())[:500]}", file=sys.stderr)
         failures = [line for job in folder.jobs if (line := _failure(folder, job)) is not None]
