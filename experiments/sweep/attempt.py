@@ -27,6 +27,7 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
         if folder.done(job):
             return
         target = folder.path / job.name
+        (target / "status.json").unlink(missing_ok=True)  # first: what is left when this is cut short has no state
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         command = [sys.executable, "-m", "experiments.run", *job.overrides, f"hydra.run.dir={quoted(str(target))}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from hydra import initialize_config_dir
@@ -20,6 +20,8 @@ from experiments.checks import BadInput, integer
 from experiments.overrides import key_of, not_swept, quoted
 from experiments.sweep.attempt import attempt
 from experiments.sweep.folder import SweepFolder, SweepJob
+
+POLL_S = 0.5
 
 Launch = Callable[[SweepFolder, Sequence[SweepJob]], None]
 
@@ -38,14 +40,15 @@ def launcher_of(base: DictConfig, overrides: Sequence[str], configs: str) -> Lau
 
 def _local(folder: SweepFolder, todo: Sequence[SweepJob], jobs: int) -> None:
     threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         running = [pool.submit(attempt, folder.path, job.name, threads=threads) for job in todo]
-        try:
-            for one in running:
-                one.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        while wait(running, timeout=POLL_S).not_done:  # a thread that waits for ever may not see Ctrl-C
+            continue
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    for one in running:
+        one.result()
 
 
 def _by_hydra(folder: SweepFolder, todo: Sequence[SweepJob], overrides: Sequence[str], configs: str) -> None:

@@ -102,8 +102,8 @@ def last_line(log: Path) -> str:
 
 
 def _changed(folder: Path) -> int | None:
-    """A mark of this very folder, None without one."""
+    """When something was last put into the folder or taken out, None without one."""
     try:
-        return folder.stat().st_ino
+        return folder.stat().st_mtime_ns
     except OSError:
         return None

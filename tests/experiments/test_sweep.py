@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from random import Random
 
 import pytest
 import yaml
@@ -15,6 +16,13 @@ from experiments import load
 from tests.experiments.sweeps import command, environment, folder_of, jobs_of, read, run_ids, sweep
 
 FAULTY = ("grant=rotate", "policy=static_k", "policy._target_=tests.experiments.faulty.Faulty", "+policy.budget=${grant.budget}")
+
+
+def wait_for(folder, pattern):
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_command_goes_on(tmp_path):
@@ -73,10 +81,7 @@ def test_H05_H07_folders_are_safe_and_found_by_their_config_and_relative_inputs_
 
 def test_kill_9_loses_at_most_the_job_in_flight_and_leaves_no_process(tmp_path):
     started = subprocess.Popen(command("seed=range(0,3)"), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("outputs/sweep/*/001-*/.hydra/config.yaml")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(tmp_path, "outputs/sweep/*/001-*/.hydra/config.yaml")
     started.send_signal(signal.SIGKILL)
     started.wait()
     folder = folder_of(tmp_path)
@@ -103,10 +108,20 @@ def test_a_sweep_is_refused_once_before_any_job(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_ctrl_c_ends_at_once_and_marks_no_job_as_failed(tmp_path):
+    long = command("seed=range(0,3)", "workload.requests=2000", "max_new_tokens=500")
+    started = subprocess.Popen(long, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    wait_for(tmp_path, "outputs/sweep/*/000-*/.hydra/config.yaml")
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=20) == 130
+    assert "interrupted: 0 of 3 jobs are done; the same command goes on" in started.stderr.read()
+    assert not list(tmp_path.glob("outputs/sweep/*/*/status.json"))
+
+
 @pytest.mark.slow
 def test_kill_9_at_random_times(tmp_path):
     """Only the jobs in flight may be lost: what was done before a kill keeps its run id for ever."""
-    random = __import__("random").Random(7)
+    random = Random(7)
     options = ("seed=range(0,6)", "launcher.jobs=2")
     done: dict[str, str] = {}
     for _ in range(12):
