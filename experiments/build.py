@@ -49,7 +49,7 @@ def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
 
 def absolute(node: DictConfig) -> DictConfig:
     """Relative paths, at any depth, are the launch folder's, whatever the working folder of the job."""
-    return OmegaConf.create(_absolute(OmegaConf.to_container(node, resolve=True)))
+    return OmegaConf.merge(node, _absolute(OmegaConf.to_container(node, resolve=True)))  # type: ignore[return-value]
 
 
 def _absolute(value: Any, name: str = "") -> Any:
