@@ -8,7 +8,11 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
+<<<<<<< HEAD
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+=======
+.PHONY: setup run profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+>>>>>>> main
 
 setup: $(STAMP)
 
@@ -49,6 +53,13 @@ test-triton-3.6:
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
 
+<<<<<<< HEAD
+=======
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
+
+>>>>>>> main
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
 	@$(BIN)/python -m bench.tape_speed $(ARGS)
@@ -57,10 +68,13 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+<<<<<<< HEAD
 
 # what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
 profile: $(STAMP)
 	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
+=======
+>>>>>>> main
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -177,3 +177,12 @@ def test_adaptive_beats_static_and_the_published_policy_where_work_is_mixed():
         tapes = texts(regime, 6, 500, 11)
         best = max(tokens_per_s(policy, tapes, cost) for policy in (StaticK(0), StaticK(1), StaticK(3), RotateGrow()))
         assert tokens_per_s(Adaptive(cost=cost), tapes, cost) > least * best
+
+
+def test_a_slot_that_does_not_pay_still_enters_at_the_skip_cap():
+    dear = LinearCost(base=0.001, row=0.001, slot=0.05)
+    hopeful, policy = view(0, confidence=(0.99, 0.99, 0.99)), Confidence(cost=dear).open()
+    for _ in range(5):
+        assert rows_of(policy, [hopeful]) == {0: 4}  # 4 tokens / 55 ms: a slot costs 3.6 tokens
+    assert rows_of(policy, [hopeful, view(1, held=0, skips=1)]) == {0: 4}
+    assert rows_of(policy, [hopeful, view(1, held=0, skips=2)]) == {0: 4, 1: 1}
