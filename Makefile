@@ -8,11 +8,7 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-<<<<<<< HEAD
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
-=======
-.PHONY: setup run profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
->>>>>>> main
 
 setup: $(STAMP)
 
@@ -26,13 +22,15 @@ $(STAMP): pyproject.toml Makefile
 run: $(STAMP)
 	@$(BIN)/python -m experiments.run $(ARGS)
 
-# make sweep EXPERIMENT=quick: its runs, then the report; again: goes on where it was killed. No two of its jobs share a process
+# make sweep EXPERIMENT=quick: its runs, then the report; again: it goes on where it was killed
 sweep: $(STAMP)
 	@test -n "$(EXPERIMENT)" || { echo "error: EXPERIMENT is not given, expected one of $(notdir $(basename $(wildcard configs/experiment/*.yaml)))" >&2; exit 2; }
 	@$(BIN)/python -m experiments.run -m experiment=$(EXPERIMENT) report=true $(ARGS)
 
+# one page, tables and pictures of all runs below a folder: make report DIR=outputs/sweep ARGS="--baseline policy=static_k,policy.k=1"
 report: $(STAMP)
-	@$(BIN)/python -m experiments.report $(DIR) $(ARGS)
+	@test -n "$(DIR)" || { echo "error: DIR is not given, expected a folder of runs: make report DIR=outputs" >&2; exit 2; }
+	@$(BIN)/python -m experiments.report "$(DIR)" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -53,13 +51,10 @@ test-triton-3.6:
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
 
-<<<<<<< HEAD
-=======
 # what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
 profile: $(STAMP)
 	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
 
->>>>>>> main
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
 	@$(BIN)/python -m bench.tape_speed $(ARGS)
@@ -68,13 +63,6 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
-<<<<<<< HEAD
-
-# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
-profile: $(STAMP)
-	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
-=======
->>>>>>> main
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -20,6 +20,7 @@ from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
+from mtp.grants.ring import Ring
 from mtp.layout_figures import layout_figures
 from mtp.metrics import summarise
 from mtp.policies import StaticK
@@ -65,6 +66,9 @@ def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Cons
     parity = compare(reference, finished) if reference is not None else Parity(0, False, None)
     metrics = _metrics(ground, engine, identity, plain, parity, warmup_s, wall_s)
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
+    results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
+    if isinstance(engine.grants, Ring):
+        results.write_grants(folder / "grants.parquet", engine.grants.log)
     results.write_tokens(folder / "tokens.jsonl", finished, ground.decode)
     results.write_json(folder / "metrics.json", metrics)
     first = min(finished, key=lambda done: done.id)
