@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 
 from experiments.results import fingerprint, write_json
 
-MANIFEST, LOCKS, LOG = "sweep.json", ".locks", "job.log"
+MANIFEST, LOCKS, CLAIM, LOG = "sweep.json", ".locks", "claim", "job.log"
 State = Literal["waiting", "running", "ok", "failed"]
 
 
@@ -49,7 +49,7 @@ class SweepFolder:
     def claim(self) -> IO[str] | None:
         """Written, and this process's until what is returned is closed or the process ends; None while another one has it."""
         (self.path / LOCKS).mkdir(parents=True, exist_ok=True)
-        held = (self.path / LOCKS / MANIFEST).open("w")
+        held = (self.path / LOCKS / CLAIM).open("w")
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
