@@ -91,7 +91,8 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
     try:
         return compose(name, overrides=list(overrides), return_hydra_config=whole)
     except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as wrong:  # Hydra raises bare ones too
-        raise BadInput(one_line(wrong)) from wrong
+        hint = " (the extras sweep and ray bring more)" if "hydra/launcher" in str(wrong) else ""
+        raise BadInput(one_line(wrong) + hint) from wrong
 
 
 def _checked(config: DictConfig) -> str:

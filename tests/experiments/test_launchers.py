@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import subprocess
+import sys
 
 import pytest
 
@@ -17,7 +18,7 @@ LAUNCHERS = [
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_a_launcher_runs_every_job_in_its_folder_and_the_same_command_goes_on(tmp_path, launcher):
     (tmp_path / "fails-2").touch()
     options = (*FAULTY, f"+policy.here={tmp_path}", "grant.budget=1,2,4", f"launcher={launcher}", "hydra.job.chdir=true")
@@ -47,3 +48,19 @@ def test_a_cluster_that_is_not_there_is_told_and_nothing_is_lost(tmp_path):
     again = sweep(tmp_path, "seed=0,1")
     assert again.returncode == 0, again.stderr
     assert len(run_ids(folder_of(tmp_path))) == 2
+
+
+def test_ray_runs_every_job_where_it_installs(tmp_path):
+    """In a folder of its own: its launcher and joblib want different versions of cloudpickle."""
+    library = tmp_path / "library"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(library), "hydra-ray-launcher>=1.2"]
+    try:
+        installed = subprocess.run(install, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        pytest.skip("installing ray took more than 5 minutes")
+    if installed.returncode:
+        pytest.skip(f"ray does not install here: {installed.stderr.strip().splitlines()[-1]}")
+    (tmp_path / "here").mkdir()
+    ran = sweep(tmp_path / "here", "launcher=ray", "seed=0,1", library=library, HOME=str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(run_ids(folder_of(tmp_path / "here"))) == 2
