@@ -10,11 +10,6 @@ import pytest
 from tests.experiments.sweeps import folder_of, jobs_of, read, run_ids, sweep
 from tests.experiments.test_sweep import FAULTY
 
-LAUNCHERS = [
-    "joblib",
-    "submitit_local",
-    pytest.param("ray", marks=pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="no ray")),
-]
 pytestmark = pytest.mark.slow
 
 
