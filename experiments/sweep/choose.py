@@ -67,10 +67,12 @@ def _read(path: Path, key: str) -> SweepFolder:
 
 
 def _last(above: Path) -> SweepFolder | None:
-    """Of the sweeps in a folder, the one that was started last."""
-    for file in sorted(above.glob(f"*/{MANIFEST}"), reverse=True):  # their names begin with the time
-        return _read(file.parent, "resume")
-    return None
+    """Of the sweeps in a folder, the one that was started last; None also where it cannot be read."""
+    last = max(above.glob(f"*/{MANIFEST}"), default=None)  # their names begin with the time
+    try:
+        return SweepFolder.read(last.parent) if last else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _unfinished(last: SweepFolder, fresh: SweepFolder) -> bool:

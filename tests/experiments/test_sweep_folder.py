@@ -71,6 +71,10 @@ def test_the_last_sweep_goes_on_only_where_it_is_the_same_and_unfinished(tmp_pat
     fresh, claim = folder_for(checked(tmp_path / "3"))
     claim.close()
     assert fresh.path == tmp_path / "3"
+    (fresh.path / "sweep.json").write_text("of another version")
+    another, claim = folder_for(checked(tmp_path / "4"))
+    claim.close()
+    assert another.path == tmp_path / "4"
 
 
 def test_a_folder_goes_on_with_the_same_overrides_and_redoes_what_has_another_fingerprint(tmp_path):
