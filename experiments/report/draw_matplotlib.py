@@ -48,7 +48,7 @@ def save(panels: Sequence[Panel], stem: Path) -> list[Path]:
 
 
 def draw(ax: Any, panel: Panel) -> None:
-    names = categories(panel.marks)
+    names = categories(panel)
     place = {name: len(names) - 1 - i for i, name in enumerate(names)}
     for mark in panel.marks:
         draw_mark(ax, mark, place)

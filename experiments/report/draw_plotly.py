@@ -38,7 +38,7 @@ def figure(panel: Panel) -> dict[str, Any]:
                 "line": {"width": 1.5, "dash": "dot", "color": "#888888"},
             }
         ]
-    if names := categories(panel.marks):
+    if names := categories(panel):
         layout["yaxis"] |= {"categoryorder": "array", "categoryarray": shown(names[::-1])}
     return {"data": [trace for mark in panel.marks for trace in [trace_of(mark)]], "layout": layout}
 
@@ -50,12 +50,11 @@ def height(panel: Panel) -> int:
     return panel.height + 40 + 20 * lines
 
 
-def categories(marks: Sequence[Mark]) -> list[str]:
+def categories(panel: Panel) -> list[str]:
     """The names along y, first at the top."""
-    along = [mark.place for mark in marks if isinstance(mark, Bars) and mark.across] + [
-        mark.y for mark in marks if isinstance(mark, Points)
-    ]
-    return list(dict.fromkeys(name for places in along for name in places if isinstance(name, str)))
+    bars = [mark.place for mark in panel.marks if isinstance(mark, Bars) and mark.across]
+    points = [mark.y for mark in panel.marks if isinstance(mark, Points)]
+    return list(dict.fromkeys(name for places in (panel.order, *bars, *points) for name in places if isinstance(name, str)))
 
 
 def shown(values: Sequence[Any]) -> list[Any]:

@@ -82,7 +82,8 @@ Mark = Line | Points | Bars | Heat
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line."""
+    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line; order: of the names
+    along y, from the top (default: as they come)."""
 
     title: str
     x: str
@@ -92,6 +93,7 @@ class Panel:
     wide: bool = False
     height: int = 320
     line_at: float | None = None
+    order: Sequence[str] = ()
     whole_x: bool = False  # x counts things
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None

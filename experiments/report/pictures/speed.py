@@ -43,6 +43,7 @@ def draw(view: View) -> list[Panel] | str:
                 wide=True,
                 height=130 + 24 * len(kept),
                 line_at=1.0,
+                order=[row.arm.label for row in kept],
             )
         )
     return panels or "no arm has prompts in common with a baseline"
