@@ -41,10 +41,12 @@ def read_or_nothing(file):
 def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_command_goes_on(tmp_path):
     (tmp_path / "fails-2").touch()
     (tmp_path / "dies-3").touch()
-    options = (*FAULTY, f"+policy.here={tmp_path}", "grant.budget=1,2,2,3")
+    (tmp_path / "times.txt").write_text("0.0 0.5")  # H05: the launch folder's, and nothing is written beside it
+    options = (*FAULTY, f"+policy.here={tmp_path}", "grant.budget=1,2,2,3", "workload.arrivals=trace", "workload.trace=times.txt")
     ran = sweep(tmp_path, *options, "launcher.jobs=2")
     assert ran.returncode == 1
     folder = folder_of(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"outputs", "times.txt", "fails-2", "dies-3"}
     jobs = jobs_of(folder)
     assert [read(folder, job, "status.json")["state"] for job in jobs] == ["ok", "failed", "failed", "failed"]
     for job in jobs[1:3]:
