@@ -11,16 +11,15 @@ from typing import Any
 import polars as pl
 
 from experiments.checks import BadInput
-from experiments.report.arms import Arm, arms_of
+from experiments.report.arms import arms_of
 from experiments.report.baseline import baselines, parse_baseline
 from experiments.report.headline import Row, headline
 from experiments.report.load import table
+from experiments.report.notes import notes
 from experiments.report.panel import Panel, Picture, View
 from experiments.report.pictures import PICTURES
 from experiments.report.planned import not_run
 from experiments.report.runs import Run, find_runs, first_line
-
-LEAST_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -79,33 +78,12 @@ def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = Fal
     rows = headline(arms, baselines(arms, wanted))
     command = ["python", "-m", "experiments.report", str(folder), *(["--baseline", baseline] if baseline else [])]
     command += ["--mix-versions"] if mix_versions else []
-    return Report(folder, runs, rows, not_run(folder), notes(runs, arms, rows, len(codes)), shlex.join(command))
+    return Report(folder, runs, rows, not_run(folder), notes(runs, rows, len(codes)), shlex.join(command))
 
 
 def difference(codes: Sequence[tuple[str, str]]) -> str:
     commits = sorted({commit for commit, _ in codes})
     return ", ".join(commits if len(commits) > 1 else [versions for _, versions in codes])
-
-
-def notes(runs: Sequence[Run], arms: Sequence[Arm], rows: Sequence[Row], codes: int) -> list[str]:
-    """What a reader must know before any figure."""
-    found = []
-    if states := list(dict.fromkeys(run.state for run in runs if run.state != "ok")):
-        counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
-        found.append(f"Not all of {len(runs)} jobs are whole: {counts}. They are listed below.")
-    if codes > 1:
-        found.append(f"{codes} versions of the code are mixed, as asked: a difference between arms may be one of versions.")
-    if any(run.code[0].endswith("+") for run in runs if run.counts):
-        found.append("The code had uncommitted changes: its commit (with +) does not tell it whole.")
-    few = sum(len(arm.runs) < LEAST_RUNS for arm in arms)
-    if few:
-        found.append(f"{few} of {len(arms)} arms have fewer than {LEAST_RUNS} runs: differences between runs are not in their intervals.")
-    if any(row.ratio and row.ratio.few for row in rows):
-        found.append("† The interval rests on fewer than 5 prompts: a hint, not a finding.")
-    bad = [arm for arm in arms if not arm.ranks]
-    if bad:
-        found.append(f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared.")
-    return found
 
 
 def results(report: Report) -> list[dict[str, Any]]:

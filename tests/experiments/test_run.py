@@ -44,6 +44,12 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert metrics["parity"] == {"checked": 4, "exact": True, "first_difference": None}
     assert {line["finish"] for line in lines} <= {"length", "stop"}
     assert all(line["text"] for line in lines)
+    windows = pl.read_parquet(folder / "steps.parquet").filter(pl.col("kind") == "window")
+    assert windows.height == metrics["windows"]
+    assert (windows["rows"].sum(), windows["padded"].sum()) == (metrics["rows_verified"], metrics["rows_padded"])
+    paths = [windows.filter(path=path).height for path in ("replayed", "capturing")]
+    assert paths == [metrics["layouts"]["hits"], metrics["layouts"]["captures"]]
+    assert not (folder / "grants.parquet").exists()
     assert (folder / ".hydra" / "config.yaml").exists()
     table = load(tmp_path)
     assert table.height == 1
@@ -58,6 +64,9 @@ def test_a_run_that_the_device_plans_is_exact(tmp_path):
     assert metrics["layouts"]["hits"] > 5
     assert metrics["drafts_accepted"] > 0
     assert metrics["grants"]["switches"] > 1
+    grants = pl.read_parquet(folder_of(tmp_path) / "grants.parquet").sort("began")
+    assert (grants["request"] != grants["request"].shift(1)).sum() == metrics["grants"]["switches"]
+    assert grants.filter(pl.col("again"))["waited"].max() == metrics["grants"]["max_gap_rounds"]
 
 
 def test_tokens_that_differ_from_plain_decoding_fail_the_run(tmp_path):

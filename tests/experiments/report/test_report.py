@@ -164,6 +164,18 @@ def test_an_invalid_row_is_struck_through_and_does_not_rank(tmp_path):
     assert "1 of 2 arms do not rank" in html
 
 
+@pytest.mark.parametrize(("plain", "noted"), [(42.0, False), (60.0, True), (None, False)])
+def test_a_machine_that_was_not_quiet_is_noted(tmp_path, plain, noted):
+    write_run(tmp_path / "0", policy="static_k", k=1, metrics={"plain_tokens_per_s": 40.0})
+    write_run(tmp_path / "1", metrics={"plain_tokens_per_s": plain})
+    said = [note for note in build(tmp_path).notes if "not quiet" in note]
+    assert bool(said) == noted
+    write_run(tmp_path / "2", config={"slots": 8}, metrics={"plain_tokens_per_s": 400.0})  # other work, not drift
+    assert len([note for note in build(tmp_path).notes if "not quiet" in note]) == len(said)
+    if noted:
+        assert "up to 50% faster" in said[0]
+
+
 def test_each_evidence_has_a_table_of_its_own(tmp_path):
     write_run(tmp_path / "0", policy="static_k", k=0)
     write_run(tmp_path / "1", policy="static_k", k=0, metrics={"evidence": "synthetic"})
