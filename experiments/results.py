@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_commit() -> str | None:
     """The project's commit, with + where the working tree differs; None outside a checkout."""
     try:
