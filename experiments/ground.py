@@ -8,7 +8,7 @@ from typing import Protocol
 from rich.console import Console
 
 from experiments.checks import BadInput
-from experiments.parity import Plain
+from experiments.parity import Gap, Plain
 from experiments.plan import Plan
 from mtp.engine import Engine
 from mtp.execution.protocol import Executor
@@ -25,6 +25,7 @@ class Ground(Protocol):
     requests: list[Request]
     evidence: str
     device: str
+    tolerance: float  # logits: two correct ways to sum may choose differently within it
 
     def announce(self, console: Console) -> None:
         """What a person should know before the run."""
@@ -42,6 +43,10 @@ class Ground(Protocol):
 
     def reference(self) -> dict[str, Plain]:
         """What each request gives by plain decoding alone, by request id."""
+        ...
+
+    def gap(self, reference: dict[str, Plain]) -> Gap:
+        """See `compare`."""
         ...
 
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:

@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments import results
 from experiments.ground import Ground, engine_for
 from experiments.identity import fingerprint_of
-from experiments.parity import Parity, compare
+from experiments.parity import NOT_CHECKED, Parity, compare
 from experiments.plan import Plan, plan_of
 from experiments.progress import Line
 from experiments.recorded import write_recording
@@ -22,7 +22,7 @@ from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
 from mtp.grants.ring import Ring
 from mtp.layout_figures import layout_figures
-from mtp.metrics import summarise
+from mtp.metrics import rate, summarise
 from mtp.policies import StaticK
 from mtp.policies.record import Recording
 
@@ -56,15 +56,18 @@ def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Cons
         with console.status("plain reference"):
             reference = ground.reference()
     warmup_s = ground.warm(executor)
-    plain = _plain_speed(ground) if settings.plain else None
+    plain = _plain(ground) if settings.plain else None
     layout = plan.layout.build(executor.now, lambda: ground.graphs(executor))
     engine = engine_for(plan, executor, ground.requests, layout=layout)
     with Line(console, engine, sum(request.max_new_tokens for request in ground.requests), "decoding"):
         began = executor.now()
         finished = engine.run()
         wall_s = executor.now() - began
-    parity = compare(reference, finished) if reference is not None else Parity(0, False, None)
-    metrics = _metrics(ground, engine, identity, plain, parity, warmup_s, wall_s)
+    parity = NOT_CHECKED
+    if reference is not None:
+        in_batch = plain.finished if plain else None
+        parity = compare(reference, finished, plain=in_batch, gap=ground.gap(reference), tolerance=ground.tolerance)
+    metrics = _metrics(ground, engine, identity, _decode_rate(plain) if plain else None, parity, warmup_s, wall_s)
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
     results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
     if isinstance(engine.grants, Ring):
@@ -84,14 +87,18 @@ def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Cons
     return metrics
 
 
-def _plain_speed(ground: Ground) -> float | None:
-    """Tokens per second of the fastest plain decoding of the same requests in the same slots."""
+def _plain(ground: Ground) -> Engine:
+    """The fastest plain decoding of the same requests in the same slots, run to its end."""
     executor = ground.plain_executor()
     ground.warm(executor, StaticK(0))
     engine = engine_for(ground.plan, executor, ground.requests, StaticK(0))
     engine.run()
-    figures = summarise(engine.rounds, engine.finished, decode_s=_seconds(engine, "window"), prefill_s=_seconds(engine, "prefill"))
-    return figures["tokens_per_s"]
+    return engine
+
+
+def _decode_rate(engine: Engine) -> float | None:
+    """Tokens per second."""
+    return rate(sum(entry.committed for entry in engine.rounds), _seconds(engine, "window"))
 
 
 def _seconds(engine: Engine, kind: str) -> float:
@@ -127,5 +134,5 @@ def _metrics(
         "grants": grant_figures(engine.grants),
         "policy": engine.learning.report() if engine.learning else None,
         "layouts": layout_figures(engine.layout.key, engine.layout.stats(), (step.halves for step in windows), decode_s=decode_s),
-        "parity": {"checked": parity.checked, "exact": parity.exact, "first_difference": parity.first_difference},
+        "parity": parity.figures(),
     }

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.ground import engine_for
-from experiments.parity import Plain
+from experiments.parity import Difference, Gap, Plain
 from experiments.plan import Plan
 from experiments.reference import plain_executor, plain_tokens
 from experiments.setup import setup
@@ -28,6 +28,7 @@ from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
 WARM_TOKENS = 8
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.125}  # logits; bf16 has steps of 0.0625 from 8 to 16
 
 
 class ModelGround:
@@ -41,6 +42,7 @@ class ModelGround:
         cuda = self._made.device.type == "cuda"
         self.requests = self._made.requests
         self.evidence = "gpu" if cuda else "cpu"
+        self.tolerance = TOLERANCE[self._made.target.dtype]
         self.device = torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
 
     def announce(self, console: Console) -> None:
@@ -80,6 +82,22 @@ class ModelGround:
 
     def reference(self) -> dict[str, Plain]:
         return plain_tokens(self._made, self._target_folder, self._cache)
+
+    def gap(self, reference: dict[str, Plain]) -> Gap:
+        """The target's own logits at that place, its text up to there read as a prompt. Takes slot 0: after the run."""
+        prompts = {request.id: request.prompt for request in self.requests}
+        target = self._made.target
+
+        def gap(difference: Difference) -> float:
+            assert isinstance(difference.plain, int)
+            assert isinstance(difference.run, int)
+            text = [*prompts[difference.request], *reference[difference.request].tokens[: difference.index]]
+            target.clear(0)
+            logits, _ = target.prefill(0, torch.tensor(text, dtype=torch.int32, device=target.device), 0)
+            target.clear(0)
+            return abs(float(logits[0, difference.plain]) - float(logits[0, difference.run]))
+
+        return gap
 
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:
         """A few tokens of every request: first calls pay for allocation and code paths."""

@@ -1,11 +1,14 @@
-"""Whether a run's tokens are those of plain decoding."""
+"""Whether a run's tokens are those of plain decoding, and what may be said of it where they are not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from mtp.request import Finished
+
+Label = Literal["exact", "numerically equal", "invalid"]
 
 
 @dataclass(frozen=True)
@@ -15,17 +18,70 @@ class Plain:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Where a request first differs. plain, run: token ids, None past the end; or how each finished, where all tokens are equal."""
+
+    request: str
+    index: int
+    plain: int | str | None
+    run: int | str | None
+
+
+Gap = Callable[[Difference], float]
+
+
+@dataclass(frozen=True)
 class Parity:
-    """first_difference: {request, index, plain, run} of the first token that differs, None when all are equal."""
+    """label: None where nothing was checked. first_difference: of the first request that differs, None when all are equal; differing:
+    requests; plain_differing: the same of plain decoding in a batch, None where it was not run; gap: the largest, in logits."""
 
     checked: int
-    exact: bool
-    first_difference: dict[str, Any] | None
+    label: Label | None
+    first_difference: dict[str, Any] | None = None
+    differing: int = 0
+    plain_differing: int | None = None
+    gap: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.label == "exact"
+
+    def figures(self) -> dict[str, Any]:
+        """The `parity` of metrics.json."""
+        return {**vars(self), "exact": self.exact}
 
 
-def compare(reference: dict[str, Plain], finished: list[Finished]) -> Parity:
-    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against its beginning."""
+NOT_CHECKED = Parity(0, None)
+
+
+def compare(
+    reference: dict[str, Plain],
+    finished: Sequence[Finished],
+    *,
+    plain: Sequence[Finished] | None = None,
+    gap: Gap | None = None,
+    tolerance: float = 0.0,
+) -> Parity:
+    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against its beginning.
+
+    plain: plain decoding of the same requests in a batch; gap(difference): by how much the target preferred the plain token to the
+    run's, in logits. Tokens that differ are `numerically equal` where every first difference has a gap within the tolerance, and no
+    more requests differ than do between plain decoding alone and in a batch; else the run is `invalid`.
+    """
+    found = differences(reference, finished)
+    if not found:
+        return Parity(len(finished), "exact")
+    common = None if plain is None else len(differences(reference, plain))
+    gaps = [gap(one) for one in found] if gap and all(isinstance(one.plain, int) and isinstance(one.run, int) for one in found) else []
+    near = bool(gaps) and max(gaps) <= tolerance and common is not None and len(found) <= common
+    label: Label = "numerically equal" if near else "invalid"
+    return Parity(len(finished), label, dict(vars(found[0])), len(found), common, max(gaps, default=None))
+
+
+def differences(reference: dict[str, Plain], finished: Sequence[Finished]) -> list[Difference]:
+    """One for each request that differs, by their names."""
     ended = {done.id: done for done in finished}
+    found = []
     for name, plain in sorted(reference.items()):
         done = ended.get(name)
         got = list(done.tokens) if done else []
@@ -33,8 +89,8 @@ def compare(reference: dict[str, Plain], finished: list[Finished]) -> Parity:
         expected = plain.tokens[: len(got)] if cut else plain.tokens
         if got != expected:
             place = next((i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), min(len(expected), len(got)))
-            at = {"plain": expected[place] if place < len(expected) else None, "run": got[place] if place < len(got) else None}
-            return Parity(len(finished), False, {"request": name, "index": place, **at})
-        if done is None or (not cut and done.finish != plain.finish):
-            return Parity(len(finished), False, {"request": name, "index": len(got), "plain": plain.finish, "run": done and done.finish})
-    return Parity(len(finished), True, None)
+            mine = got[place] if place < len(got) else None
+            found.append(Difference(name, place, expected[place] if place < len(expected) else None, mine))
+        elif done is None or (not cut and done.finish != plain.finish):
+            found.append(Difference(name, len(got), plain.finish, done.finish if done else None))
+    return found

@@ -29,6 +29,9 @@ def verdict(parity: dict[str, Any]) -> Text:
     if parity["exact"]:
         count = parity["checked"]
         return Text(f"parity: exact, {count} of {count} requests equal plain decoding token by token", style="green")
+    if parity["label"] == "numerically equal":
+        count = f"{parity['differing']} of {parity['checked']} requests differ"
+        return Text(f"parity: numerically equal, {count}, by at most {parity['gap']:.3g} in logits", style="yellow")
     first = parity["first_difference"]
     where = f"{first['request']} differs at token {first['index']} (plain {first['plain']}, here {first['run']})"
     return Text(f"parity: NOT exact, {where}", style="bold red")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
 
-from experiments.parity import Plain
+from experiments.parity import Gap, Plain
 from experiments.plan import Plan
 from experiments.tape_set import TapeWorkload
 from mtp.execution.buckets import Buckets
@@ -20,6 +21,8 @@ from mtp.tape import text_of
 
 class TapeGround:
     """See `Ground`."""
+
+    tolerance = 0.0
 
     def __init__(self, plan: Plan, workload: TapeWorkload) -> None:
         self.plan = plan
@@ -54,6 +57,10 @@ class TapeGround:
         made = self._set
         texts = {request.id: text_of(made.tapes[request.id], request, made.limits) for request in made.requests}
         return {name: Plain(list(tokens), finish) for name, (tokens, finish) in texts.items()}
+
+    def gap(self, reference: dict[str, Plain]) -> Gap:
+        """A tape's text has no alternatives."""
+        return lambda difference: math.inf
 
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:
         """Nothing is warmer the second time."""

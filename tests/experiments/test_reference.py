@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
-from experiments.parity import Plain, compare
+from experiments.model_ground import ModelGround
+from experiments.parity import Difference, Plain, compare
 from experiments.plan import plan_of
 from experiments.reference import plain_tokens
 from experiments.run import CONFIGS
@@ -37,6 +39,48 @@ def test_every_request_tokens_and_finish_count(finished, difference):
     parity = compare(REFERENCE, finished)
     assert parity.first_difference == difference
     assert parity.exact == (difference is None)
+
+
+A_DIFFERS, BOTH_DIFFER = [done("a", [1, 9, 3]), done("b", [4, 7], "stop")], [done("a", [1, 9, 3]), done("b", [5, 7], "stop")]
+
+
+@pytest.mark.parametrize(
+    ("finished", "plain", "gap", "label"),
+    [
+        (A_DIFFERS, A_DIFFERS, 0.1, "numerically equal"),
+        (A_DIFFERS, BOTH_DIFFER, 0.1, "numerically equal"),
+        (BOTH_DIFFER, A_DIFFERS, 0.1, "invalid"),  # more often than plain decoding in a batch
+        (A_DIFFERS, [done("a", [1, 2, 3]), done("b", [4, 7], "stop")], 0.1, "invalid"),
+        (A_DIFFERS, None, 0.1, "invalid"),  # plain decoding in a batch is not known
+        (A_DIFFERS, A_DIFFERS, 0.126, "invalid"),  # no near tie
+        ([done("a", [1, 2]), done("b", [4, 7], "stop")], A_DIFFERS, 0.0, "invalid"),  # a text that is cut short is no rounding
+        ([done("a", [1, 2, 3]), done("b", [4, 7])], A_DIFFERS, 0.0, "invalid"),
+    ],
+)
+def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_often_than_plain_ones(finished, plain, gap, label):
+    parity = compare(REFERENCE, finished, plain=plain, gap=lambda _: gap, tolerance=0.125)
+    assert parity.label == label
+    assert not parity.exact
+    assert parity.figures()["differing"] >= 1
+
+
+def test_the_gap_is_the_targets_own_at_that_place(tmp_path):
+    resolvers.register()
+    overrides = ["max_new_tokens=6", "workload.requests=1", "device=cpu", "target.dtype=fp32", f"cache_dir={tmp_path}"]
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
+        ground = ModelGround(plan_of(config := compose("run", overrides=overrides)), config)
+    reference = ground.reference()
+    (name, plain), target = next(iter(reference.items())), ground._made.target
+    text = torch.tensor([*ground.requests[0].prompt, *plain.tokens[:3]], dtype=torch.int32)
+    logits = target.prefill(0, text, 0)[0][0]
+    target.clear(0)
+    best, second = logits.topk(2).indices.tolist()
+    assert best == plain.tokens[3]
+    gap = ground.gap(reference)
+    found = gap(Difference(name, 3, best, second))
+    assert found == pytest.approx(float(logits[best] - logits[second]))
+    assert found > ground.tolerance == 1e-3
+    assert gap(Difference(name, 3, best, best)) == 0
 
 
 def test_a_reference_that_fails_is_not_kept(tmp_path):
