@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mtp.policies import RotateGrow, StaticK
@@ -278,5 +278,6 @@ def test_the_rotation_is_fair(views, policy, rows, start):
 @settings(max_examples=100, deadline=None)
 @given(views=batches(), policy=policies, **rows_and_start)
 def test_a_cap_of_the_window_is_no_cap(views, policy, rows, start):
+    assume(rows > policy.depth)  # in a smaller window static_k's whole group never fits; under such a cap it asks for less
     free, capped = ([replace(view, cap=cap) for view in views] for cap in (None, rows))
     assert policy.decide(free, rows=rows, start=start) == policy.decide(capped, rows=rows, start=start)
