@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+TARGET ?= tiny_qwen
+
+.PHONY: setup run profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -47,6 +49,10 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

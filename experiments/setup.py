@@ -24,7 +24,7 @@ from mtp.costs import Cost
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import MAX_DEPTH
 from mtp.grants import Discipline, Everyone
-from mtp.policies import Policy, Record
+from mtp.policies import Policy, Record, TapeOracle
 from mtp.request import Request
 from mtp.targets import check_target
 from mtp.targets.protocol import Target
@@ -63,28 +63,39 @@ def plan_of(config: DictConfig) -> Plan:
     only_keys("sampling", config.sampling, {"kind"})
     only_keys("device", config.device, {"name", "threads"})
     choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
-    policy = build(config.policy, "policy")
+    cost = build(config.cost, "cost")
+    workload = build(absolute(config.workload), "workload")
+    policy = policy_of(config, workload, settings) if on_tapes else build(config.policy, "policy")
+    if not isinstance(policy, Policy):
+        raise BadInput(f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or workload=synthetic or recorded")
     if policy.depth > MAX_DEPTH:
         raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {MAX_DEPTH}")
     if settings.rows < min(policy.sizes):
         raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
-    grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
+    grants = build(config.grant, "grant")
     if settings.plan == "device":
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), build(config.cost, "cost"))
+    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), cost)
     if on_tapes:
-        deepest = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed).depth
-        if policy.depth > deepest:
-            raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {deepest} (the depth of these tapes)")
         return plan
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     checked_target(config.target)
     return plan
+
+
+def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) -> Policy:
+    """A policy on tapes; those that plan with what only tapes know (`_partial_: true`) are handed them."""
+    made = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    oracle = TapeOracle(made.tapes, probabilities=made.evidence == "synthetic")
+    policy = build(config.policy, "policy", **({"oracle": oracle} if config.policy.get("_partial_", False) else {}))
+    if policy.depth > made.depth:
+        raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of these tapes)")
+    return policy
 
 
 def brings_tapes(config: DictConfig) -> bool:
@@ -159,7 +170,7 @@ def build(node: DictConfig, name: str, **arguments: Any) -> Any:
         return made(**arguments) if arguments else made
     except InstantiationException as wrong:
         cause = wrong.__cause__ or wrong
-        if isinstance(cause, (ValueError, TypeError, OSError)):
+        if isinstance(cause, (ValueError, TypeError, OSError, ImportError)):
             raise BadInput(one_line(cause, name)) from wrong
         raise
     except (ValueError, OSError, OmegaConfBaseException) as wrong:
