@@ -15,6 +15,7 @@ from experiments.recorded import write_recording
 from experiments.reference import Parity, compare
 from experiments.screen import LiveLine, show
 from experiments.setup import plan_of
+from experiments.studies.study import run_study
 from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
@@ -32,6 +33,8 @@ class ParityError(RuntimeError):
 def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
     plan = plan_of(config)
+    if plan.study is not None:
+        return run_study(plan.study, folder, run_id, console)
     workload = plan.workload
     return run_on(TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else ModelGround(plan, config), folder, run_id, console)
 

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from experiments.chat import chat_of
 from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
+from experiments.studies.study import Study
 from experiments.tape_set import TapeWorkload
 from experiments.workloads import PromptFile
 from mtp.costs import Cost
@@ -35,7 +36,8 @@ DEFAULT_THREADS = torch.get_num_threads()  # before any job changes it
 
 @dataclass(frozen=True)
 class Plan:
-    """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing else."""
+    """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing else; study: then all
+    but its own settings is left aside."""
 
     settings: Settings
     policy: Policy
@@ -44,6 +46,7 @@ class Plan:
     workload: PromptFile | TapeWorkload
     device: torch.device
     cost: Cost
+    study: Study | None = None
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,22 @@ def plan_of(config: DictConfig) -> Plan:
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), cost)
+    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), cost, study_of(config))
     if on_tapes:
         return plan
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     checked_target(config.target)
     return plan
+
+
+def study_of(config: DictConfig) -> Study | None:
+    if config.study is None:
+        return None
+    study = build(config.study, "study")
+    if not isinstance(study, Study):
+        raise BadInput(f"study is {config.study.get('_target_')}, expected one of experiments/studies")
+    return study
 
 
 def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) -> Policy:
