@@ -105,7 +105,14 @@ def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:
     if asked:
         worst = min(asked, key=lambda one: min(one.floor.value, one.gain.value if one.gain else 0))
         least = min(worst.floor.value, worst.gain.value if worst.gain else 0) - 1
-        bars.append(Bar(f"gain: at least {GAIN:.0%}", sum(bool(one.gain_reached) for one in asked), len(asked), f"{percent(least)} {worst.cell.name}"))
+        bars.append(
+            Bar(
+                f"gain: at least {GAIN:.0%}",
+                sum(bool(one.gain_reached) for one in asked),
+                len(asked),
+                f"{percent(least)} {worst.cell.name}",
+            )
+        )
     regrets = {one.cell.name: one.regret for one in judged if one.regret is not None}
     if regrets:
         worst_name = max(regrets, key=lambda name: regrets[name])
@@ -113,9 +120,11 @@ def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:
         middle = median(regrets.values())
         text = f"{regrets[worst_name]:.1%} {worst_name}; median {middle:.1%} (bar {REGRET_MEDIAN:.0%})"
         bars.append(Bar(f"regret to the oracle: worst at most {REGRET_WORST:.0%}", within, len(regrets), text))
-    late = max(judged, key=lambda one: one.late_capture)
-    few = sum(one.late_capture < CAPTURES for one in judged)
-    bars.append(Bar(f"captures after warm-up: under {CAPTURES:.1%}", few, len(judged), f"{late.late_capture:.2%} {late.cell.name}"))
+    warm = [one for one in judged if one.cell.length > 1]  # in a short run everything is warm-up
+    if warm:
+        late = max(warm, key=lambda one: one.late_capture)
+        few = sum(one.late_capture < CAPTURES for one in warm)
+        bars.append(Bar(f"captures after warm-up: under {CAPTURES:.1%}", few, len(warm), f"{late.late_capture:.2%} {late.cell.name}"))
     return bars, holm({one.cell.name: one.floor.p_loss for one in judged})
 
 

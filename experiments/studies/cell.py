@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 BASE = 0.0226  # seconds: `a` of T = a + b * rows + d * depth; only ratios to it matter
-CONFIDENCE = {"calibrated": {"auc": 0.7}, "useless": {"auc": 0.5}, "unsure": {"auc": 0.7, "offset": -1.5, "slope": 0.5}}
+CONFIDENCE = {  # recorded ones have an AUC of 0.64 to 0.80, and are far too unsure
+    "calibrated": {"auc": 0.7},
+    "sharp": {"auc": 0.8},
+    "useless": {"auc": 0.5},
+    "unsure": {"auc": 0.7, "offset": -1.5, "slope": 0.5},
+}
 
 
 @dataclass(frozen=True)
 class Cell:
     """regime: of `mtp.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a; stairs: windows are padded to buckets;
-    belief: what the policies take b for, times the true one; confidence: of `CONFIDENCE`; family: what the cell is there for."""
+    belief: what the policies take b for, times the true one; confidence: of `CONFIDENCE`; length: times the usual
+    tokens of a request; family: what the cell is there for."""
 
     name: str
     family: str
@@ -25,6 +31,7 @@ class Cell:
     stairs: bool = False
     belief: float = 1.0
     confidence: str = "calibrated"
+    length: int = 1
     seed: int = 0
 
     @property

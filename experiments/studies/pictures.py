@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
-from experiments.studies.bars import Judged  # noqa: E402
+from experiments.studies.bars import Judged
+from experiments.studies.calibrated import published
+from experiments.studies.published_page import implied_alone
 
 matplotlib.rcParams["svg.hashsalt"] = "mtplab"  # the same picture gives the same file
 
@@ -27,13 +29,29 @@ def regime_map(judged: Sequence[Judged], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 4.5))
     for number, regime in enumerate(dict.fromkeys(_text(one) for one in some)):
         mine = [one for one in some if _text(one) == regime]
-        points = {ratio: [100 * (one.floor.value - 1) for one in mine if one.cell.ratio == ratio] for ratio in {one.cell.ratio for one in mine}}
+        points = {
+            ratio: [100 * (one.floor.value - 1) for one in mine if one.cell.ratio == ratio] for ratio in {one.cell.ratio for one in mine}
+        }
         ratios = sorted(points)
-        line = axes.plot(ratios, [sum(points[ratio]) / len(points[ratio]) for ratio in ratios], marker="o", ms=4, ls=("-", "--")[number % 2], label=regime)
-        axes.scatter([one.cell.ratio for one in mine], [100 * (one.floor.value - 1) for one in mine], s=8, alpha=0.4, color=line[0].get_color())
+        line = axes.plot(
+            ratios,
+            [sum(points[ratio]) / len(points[ratio]) for ratio in ratios],
+            marker="o",
+            ms=4,
+            ls=("-", "--")[number % 2],
+            label=regime,
+        )
+        axes.scatter(
+            [one.cell.ratio for one in mine], [100 * (one.floor.value - 1) for one in mine], s=8, alpha=0.4, color=line[0].get_color()
+        )
     axes.axhline(0, color="black", lw=0.8)
     axes.axhline(-0.5, color="black", lw=0.8, ls=":")
-    axes.set(xscale="log", xlabel="price of a row, b / a", ylabel="over the best static k in hindsight, %", title=f"adaptive: where it gains ({kind})")
+    axes.set(
+        xscale="log",
+        xlabel="price of a row, b / a",
+        ylabel="over the best static k in hindsight, %",
+        title=f"adaptive: where it gains ({kind})",
+    )
     axes.legend(fontsize=7, ncols=2)
     save(figure, path)
 
@@ -47,7 +65,9 @@ def sensitivity(judged: Sequence[Judged], path: Path) -> None:
         axes.plot([low, high], [place, place], color="C0" if one.floor_reached else "C3", lw=2)
         axes.plot([value], [place], "o", color="black", ms=3)
     axes.axvline(0, color="black", lw=0.8)
-    axes.set_yticks(range(len(some)), [f"{one.cell.family}: {one.cell.regime}, {one.cell.slots} slots" for one in reversed(some)], fontsize=7)
+    axes.set_yticks(
+        range(len(some)), [f"{one.cell.family}: {one.cell.regime}, {one.cell.slots} slots" for one in reversed(some)], fontsize=7
+    )
     axes.set(xlabel="adaptive over the best static k in hindsight, % (synthetic)")
     save(figure, path)
 
@@ -55,3 +75,22 @@ def sensitivity(judged: Sequence[Judged], path: Path) -> None:
 def _text(one: Judged) -> str:
     name = one.cell.name.partition("-s")[0] if one.cell.family == "tape" else one.cell.regime
     return name
+
+
+def break_even(surface: Mapping[int, Mapping[float, float]], path: Path) -> None:
+    """surface: by slots and acceptance, the alone / batched cost below which time sharing is faster."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for slots, ratios in surface.items():
+        axes.plot(list(ratios), list(ratios.values()), marker="o", ms=4, label=f"{slots} requests")
+    implied = implied_alone(published())
+    axes.axhline(implied, color="black", ls="--", lw=0.8)
+    axes.annotate(f"implied by published figures, contexts differ: {implied:.2f}", (0.3, implied), va="bottom", fontsize=8)
+    axes.axhline(1, color="grey", lw=0.8)
+    axes.set(
+        xlabel="conditional acceptance of a draft",
+        ylabel="cost of a window alone / batched",
+        title="Below a line time sharing is faster, above it window sharing (synthetic)",
+        ylim=(0, 1.1),
+    )
+    axes.legend(fontsize=8)
+    save(figure, path)

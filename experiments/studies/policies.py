@@ -36,7 +36,7 @@ class PolicyStudy:
     arms: Sequence[str] = field(default=(*NEEDED, "rotate_grow", "adaptive", "oracle_p"))
     judged: str = "adaptive"
     requests: int = 24
-    tokens: int = 160
+    tokens: int = 128
     resamples: int = 10_000
     layout: LayoutKey = "rows"
     workers: int | None = None
@@ -57,9 +57,12 @@ class PolicyStudy:
         names_of(self.design.cells())
 
     def jobs(self) -> Mapping[str, tuple[Job, Any]]:
-        return {
-            cell.name: (run_trial, Trial(cell, tuple(self.arms), self.requests, self.tokens, self.layout)) for cell in self.design.cells()
-        }
+        return {cell.name: (run_trial, self._trial(cell)) for cell in self.design.cells()}
+
+    def _trial(self, cell: Cell) -> Trial:
+        """A long cell has the arms it needs only."""
+        arms = self.arms if cell.length == 1 else (*NEEDED, "rotate_grow", self.judged, "oracle_p")
+        return Trial(cell, tuple(arm for arm in self.arms if arm in arms), self.requests, self.tokens, self.layout)
 
     def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:
         cells = {cell.name: cell for cell in self.design.cells()}

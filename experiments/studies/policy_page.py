@@ -42,7 +42,10 @@ def arms_table(cells: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def cells_table(judged: Sequence[Judged]) -> list[str]:
-    lines = ["| cell | best static | against it (95%) | floor | against rotate_grow (95%) | gain | behind the oracle |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| cell | best static | against it (95%) | floor | against rotate_grow (95%) | gain | behind the oracle |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in judged:
         regret = one.to_hindsight if one.regret is None and one.cell.family == "tape" else one.regret
         lines.append(

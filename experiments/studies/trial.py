@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from omegaconf import OmegaConf
 from experiments.results import PROJECT
 from experiments.studies.cell import CONFIDENCE, Cell
 from experiments.studies.loops import before_loop
+from experiments.studies.measure import full_batch
 from mtp.costs import LinearCost
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets
@@ -21,7 +21,6 @@ from mtp.execution.protocol import Limits
 from mtp.execution.tape import TapeExecutor
 from mtp.execution.tape_graphs import TapeGraphs
 from mtp.layouts import Keyed, LayoutCache, LayoutKey
-from mtp.metrics import Round
 from mtp.policies import Policy, TapeOracle
 from mtp.request import Request
 from mtp.tape import Tape
@@ -43,11 +42,9 @@ class Trial:
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """By arm, until the batch can no longer be full (the drain is left out, it measures how evenly requests end): `tokens` and
-    `seconds` by request, a window's virtual time without captures being shared evenly by the slots in it; `windows`, `rows`,
-    `captures`, `late_capture` (share of the second half's time)."""
+    """By arm: see `full_batch`, and `captures`."""
     cell = trial.cell
-    tapes = tapes_of(cell, max(trial.requests, 3 * cell.slots), trial.tokens)
+    tapes = tapes_of(cell, max(trial.requests, 3 * cell.slots), cell.length * trial.tokens)
     arms = {}
     for arm in trial.arms:
         if (policy := policy_of(arm, cell, tapes)) is not None:
@@ -94,30 +91,7 @@ def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) 
     for name, tape in tapes.items():
         engine.submit(Request(name, (0,), len(tape.tokens), ignore_stop=True))
     engine.run()
-    steps = [step for step in engine.steps if step.kind == "window"]
-    spent = [step.end_s - step.start_s for step in steps]
-    captured = [step.halves.capture for step in steps]
-    members: dict[int, list[Round]] = defaultdict(list)
-    for entry in engine.rounds:
-        members[entry.window].append(entry)
-    seconds, tokens = dict.fromkeys(tapes, 0.0), dict.fromkeys(tapes, 0)
-    left = len(tapes)
-    full = 0  # windows with every slot taken, or to be taken
-    while full < len(steps) and left >= cell.slots:
-        for entry in members[full]:
-            seconds[entry.request] += (spent[full] - captured[full]) / len(members[full])
-            tokens[entry.request] += entry.committed
-            left -= entry.finish is not None
-        full += 1
-    half = full // 2
-    return {
-        "tokens": [tokens[name] for name in tapes],
-        "seconds": [seconds[name] for name in tapes],
-        "windows": full,
-        "rows": sum(step.rows for step in steps[:full]),
-        "captures": cache.stats().captures,
-        "late_capture": sum(captured[half:full]) / sum(spent[half:full]) if full > half else 0.0,
-    }
+    return full_batch(engine, list(tapes), cell.slots) | {"captures": cache.stats().captures}
 
 
 def _folder(name: str) -> Path:

@@ -29,7 +29,7 @@ class _Weighed(FromRates):
 
     def __init__(self, rates: Rates, depth: int, step: float) -> None:
         super().__init__(rates)
-        self.fit = Logistic(depth, (0.0, 0.4, 1.0), step=step)
+        self.fit = Logistic(depth, (0.0, 0.7, 1.0), step=step)
 
     def survival(self, view: SlotView) -> Sequence[float]:
         if len(view.confidence) < view.held:
@@ -59,7 +59,7 @@ class Adaptive(Planned):
     forget: float = 0.97
     prior: tuple[float, ...] = PRIOR
     weight: float = 4.0
-    step: float = 0.25
+    step: float = 0.5
     refit: bool = True
     cost_forget: float = 0.995
     _refit: Refit = field(init=False, repr=False, compare=False)

@@ -140,7 +140,7 @@ class Planned:
         if run.estimator.missed or (run.windows <= FIRST and run.chains < CHAINS):
             return True
         extra = cost.window(slots, slots, self.depth) / cost.window(slots, slots, depth) - 1
-        return run.shallow >= max(self.probe, extra / PROBE_SHARE)
+        return run.shallow + 1 >= max(self.probe, extra / PROBE_SHARE)
 
     def saw(self, seen: Seen) -> None:
         self.run.estimator.saw(seen)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
+import time
 
 import pytest
-import torch
 import yaml
 from hydra import compose, initialize_config_dir
 
@@ -36,9 +35,10 @@ def plan(*overrides):
 def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacities(key, monkeypatch):
     made = []
     monkeypatch.setattr(settings, "LayoutCache", lambda *args, **kwargs: made.append((args, kwargs)))
-    executor = SimpleNamespace(now=None, resting=None)
-    plan(f"layout={key}").layout.build(executor, torch.device("cpu"))
-    plan(f"layout={key}", "layout.capacity=5", "layout.capture_on=1", "layout.give_up_after=7").layout.build(executor, torch.device("cpu"))
+    plan(f"layout={key}").layout.build(time.perf_counter, lambda: None)
+    plan(f"layout={key}", "layout.capacity=5", "layout.capture_on=1", "layout.give_up_after=7").layout.build(
+        time.perf_counter, lambda: None
+    )
     assert [(args[0], kwargs["capture_on"], kwargs["give_up_after"]) for args, kwargs in made] == [(32, 2, 128), (5, 1, 7)]
 
 

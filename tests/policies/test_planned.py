@@ -25,6 +25,7 @@ from mtp.policies import (
     TapeOracle,
 )
 from mtp.tape import Tape
+from mtp.windows import SlotView
 from tests.policies.parts import Player, part, seen, view
 from tests.policies.test_known_faults import EVERY
 from tests.policies.trial import engine_on, texts, tokens_per_s
@@ -149,15 +150,23 @@ def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
     assert EVERY[name].open().report() == EVERY[name].open().report()
 
 
-def test_a_probe_every_32_windows():
-    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes."""
-    player = Player(ShadowBeta(cost=LinearCost(base=0.0, row=0.02)))
+@pytest.mark.parametrize(("draft", "probed"), [(0.0001, [56, 88, 120]), (0.0008, [64, 104])])
+def test_a_probe_every_32_windows_or_for_at_most_a_300th_of_the_time(draft, probed):
+    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes. A probe of 3 * 0.8 ms beside windows of 20 ms
+    costs 12%: every 40 windows that is 0.3%."""
+    player = Player(ShadowBeta(cost=LinearCost(base=0.0, row=0.02, draft=draft)))
     depths = []
     for _ in range(128):
         player.window(False)
         depths.append(player.held)
     assert depths[:24] == [3] * 24
-    assert [number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24] == [32, 64, 96, 128]
+    assert [number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24] == probed
+
+
+def test_nothing_is_drafted_where_anchors_fill_the_window():
+    slots = [SlotView(slot, 3, 50, 10, 1000) for slot in range(8)]
+    assert ShadowBeta().decide(slots, rows=8, start=0).depth == 0
+    assert ShadowBeta().decide(slots, rows=16, start=0).depth == 3  # the first windows
 
 
 def test_self_consistent_mu():
@@ -177,3 +186,12 @@ def test_adaptive_beats_static_and_the_published_policy_where_work_is_mixed():
         tapes = texts(regime, 6, 500, 11)
         best = max(tokens_per_s(policy, tapes, cost) for policy in (StaticK(0), StaticK(1), StaticK(3), RotateGrow()))
         assert tokens_per_s(Adaptive(cost=cost), tapes, cost) > least * best
+
+
+def test_a_slot_that_does_not_pay_still_enters_at_the_skip_cap():
+    dear = LinearCost(base=0.001, row=0.001, slot=0.05)
+    hopeful, policy = view(0, confidence=(0.99, 0.99, 0.99)), Confidence(cost=dear).open()
+    for _ in range(5):
+        assert rows_of(policy, [hopeful]) == {0: 4}  # 4 tokens / 55 ms: a slot costs 3.6 tokens
+    assert rows_of(policy, [hopeful, view(1, held=0, skips=1)]) == {0: 4}
+    assert rows_of(policy, [hopeful, view(1, held=0, skips=2)]) == {0: 4, 1: 1}
