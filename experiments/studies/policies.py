@@ -30,7 +30,8 @@ class Design(Protocol):
 @dataclass(frozen=True)
 class PolicyStudy:
     """design: which cells; arms: names in configs/policy, `static_K` for static_k with k = K; judged: the one the bars are held
-    against; requests, tokens: of a synthetic cell; resamples: of the bootstrap; layout: the key whose captures are counted; workers: see `Study`."""
+    against; requests, tokens: of a synthetic cell, see `Trial`; resamples: of the bootstrap; layout: the key whose captures are
+    counted; workers: see `Study`."""
 
     design: Design
     arms: Sequence[str] = field(default=(*NEEDED, "rotate_grow", "adaptive", "oracle_p"))

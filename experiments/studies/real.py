@@ -22,8 +22,8 @@ class Recorded:
         for drafter in self.drafters:
             for text in self.texts:
                 folder = f"{drafter}-code+{drafter}-prose" if text == "mixed" else f"{drafter}-{text}"
-                for slots in (2, 8):
+                for slots in (2, 4):
                     for ratio in (0.03, 0.1, 0.25):
-                        cell = Cell("", "tape", folder, slots, rows=8 if slots == 2 else 16, ratio=ratio)
+                        cell = Cell("", "tape", folder, slots, ratio=ratio)
                         cells.append(replace(cell, name=f"{drafter}-{text}-s{slots}-b{ratio:g}"))
         return cells

@@ -86,7 +86,7 @@ def test_all_arms_of_a_cell_emit_the_same_text_in_other_windows():
 
 
 def test_arms_are_checked_before_anything_runs():
-    with pytest.raises(BadInput, match="study.arms is 'nonsense', expected one of"):
+    with pytest.raises(BadInput, match=r"study\.arms is 'nonsense', expected one of"):
         PolicyStudy(TwoCells(), arms=(*ARMS, "nonsense"))
-    with pytest.raises(BadInput, match="study.arms lacks static_3"):
+    with pytest.raises(BadInput, match=r"study\.arms lacks static_3"):
         PolicyStudy(TwoCells(), arms=("static_0", "static_1", "adaptive"))
