@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from mtp.grants import Discipline, Rotate
 from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
-CELLS = {"code-1": StaticK(1), "code-3": RotateGrow(), "prose-1": StaticK(1), "prose-3": RotateGrow()}
+CELLS: dict[str, Policy] = {"code-1": StaticK(1), "code-3": RotateGrow(), "prose-1": StaticK(1), "prose-3": RotateGrow()}
+
+POLICIES: dict[str, Policy] = {"static_0": StaticK(0), "static_1": StaticK(1), "static_3": StaticK(3), "rotate_grow": RotateGrow()}
 
 
 @dataclass(frozen=True)
@@ -90,23 +93,23 @@ class Published:
 def run_cell(argument: tuple[str, int]) -> Found:
     name, requests = argument
     text = name.split("-")[0]
-    return {"tokens_per_s": _speed(CELLS[name], cost_of(text), CONDITIONAL[text], slots=2, requests=requests, tokens=512)}
+    return {"tokens_per_s": _speed(CELLS[name], cost=cost_of(text), conditional=CONDITIONAL[text], slots=2, requests=requests, tokens=512)}
 
 
 def run_sharing(point: Sharing) -> Found:
     """ratio: of alone to batched cost at which both ways are as fast: alone windows that cost less make time sharing the faster one."""
     cost = LinearCost(base=BASE, row=ROW, draft=0.0)
-    texts = {"conditional": (point.acceptance,) * 3, "slots": point.slots, "requests": 4 * point.slots, "tokens": point.tokens}
-    policies: dict[str, Policy] = {"static_0": StaticK(0), "static_1": StaticK(1), "static_3": StaticK(3), "rotate_grow": RotateGrow()}
+    conditional = (point.acceptance,) * 3
+    run = partial(_speed, cost=cost, conditional=conditional, slots=point.slots, requests=4 * point.slots, tokens=point.tokens)
     turns = Rotate(share="tick", backlog=point.slots - 1)  # everyone takes turns
-    window = {name: _speed(policy, cost, **texts) for name, policy in policies.items()}
-    tick = {name: _speed(policy, cost, grants=turns, **texts) for name, policy in policies.items()}
+    window = {name: run(policy) for name, policy in POLICIES.items()}
+    tick = {name: run(policy, grants=turns) for name, policy in POLICIES.items()}
     best_window, best_tick = max(window, key=lambda name: window[name]), max(tick, key=lambda name: tick[name])
     return {"window": best_window, "tick": best_tick, "ratio": tick[best_tick] / window[best_window]}
 
 
 def _speed(
-    policy: Policy, cost: Cost, conditional: tuple[float, ...], *, slots: int, requests: int, tokens: int, grants: Discipline | None = None
+    policy: Policy, *, cost: Cost, conditional: tuple[float, ...], slots: int, requests: int, tokens: int, grants: Discipline | None = None
 ) -> float:
     """Tokens per virtual second of full batches."""
     tapes = {f"r{n}": coin_tape(conditional, tokens, (slots, n)) for n in range(requests)}
