@@ -21,9 +21,10 @@ from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
 from experiments.checks import BadInput
+from experiments.plan import plan_of
 from experiments.precheck import precheck
 from experiments.results import PROJECT
-from experiments.setup import Setup, plan_of, setup
+from experiments.setup import Setup, setup
 from mtp.cost_fit import Measured, fit_cost
 from mtp.costs import LinearCost, save_cost
 from mtp.execution.model import ModelExecutor
@@ -54,7 +55,7 @@ class Profile:
             largest_group=max(settings.sizes),
             depth=depth,
             buckets=settings.buckets,
-            device=made.plan.device,
+            device=made.device,
         )
         self.prompts = [request.prompt[: self.executor.limits.context // 2] for request in made.requests]
         self.depth = depth
@@ -117,7 +118,7 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
     per_token = median(max(0.0, taken - model.base) / tokens for tokens, taken in profile.prefills)
     model = replace(model, prompt_token=per_token)
     machine = (
-        torch.cuda.get_device_name() if plan.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads, {platform.machine()}"
+        torch.cuda.get_device_name() if made.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads, {platform.machine()}"
     )
     about = {
         "target": Path(str(config.target.path)).name,

@@ -6,7 +6,8 @@ sum gains - mu * T, mu = the running tokens per second, maximise the long-run ra
 How exact is reached, fast first: steps of all slots (anchor, then from each group size to the next) in order of gain per row
 are the best of all windows wherever a prefix of them ends; between two such ends the line that joins them bounds every window.
 If the best prefix reaches every bound it is optimal: no search. Otherwise a DP over (slots, rows) decides, and one over
-(slots, rows, slots entered) where T knows more of the slots than a price for each.
+(slots, rows, slots entered) where T knows more of the slots than a price for each. Where only a window of one slot has a T of its
+own, and is never dearer for it, the best of these windows is compared with the best of all others.
 """
 
 from __future__ import annotations
@@ -37,28 +38,36 @@ class Ask(NamedTuple):
 @dataclass(frozen=True)
 class Shape:
     """T of one draft depth, as tables. by_rows[r]: T(r rows), without the slots; slot: seconds of each slot in the window;
-    token: seconds of each committed token of theirs; by_both[r][s]: all of T, where it is no such sum (else None)."""
+    token: seconds of each committed token of theirs; alone[r]: all of T of a window of one slot, where that is less than the sum;
+    by_both[r][s]: all of T, where it is no such sum. Else both are None."""
 
     by_rows: tuple[float, ...]
     slot: float
     token: float = 0.0
+    alone: tuple[float, ...] | None = None
     by_both: tuple[tuple[float, ...], ...] | None = None
 
     def time(self, rows: int, slots: int) -> float:
-        return self.by_both[rows][slots] if self.by_both else self.by_rows[rows] + self.slot * slots
+        if self.by_both:
+            return self.by_both[rows][slots]
+        return self.alone[rows] if self.alone and slots == 1 else self.by_rows[rows] + self.slot * slots
 
     @classmethod
     def of(cls, cost: Cost, rows: int, depth: int) -> Shape:
         table = [tuple(cost.window(r, s, depth) for s in range(r + 1)) for r in range(rows + 1)]
         slot = table[rows][rows] - table[rows][rows - 1] if rows > 1 else 0.0
-        by_rows = tuple(row[min(1, r)] - slot * min(1, r) for r, row in enumerate(table))
-        separable = all(
-            abs(table[r][s] - by_rows[r] - slot * s) <= 1e-9 * max(1e-9, abs(table[r][s]))
-            for r in range(1, rows + 1)
-            for s in range(1, r + 1)
-        )
+        by_rows = tuple(row[min(2, r)] - slot * min(2, r) for r, row in enumerate(table))
         token = (cost.window(1, 1, depth, 1024) - cost.window(1, 1, depth)) / 1024
-        return cls(by_rows, slot, token, None if separable else tuple(table))
+
+        def less(r: int, s: int) -> float:
+            """How much less T is than the sum."""
+            gap = by_rows[r] + slot * s - table[r][s]
+            return gap if abs(gap) > 1e-9 * max(1e-9, abs(table[r][s])) else 0.0
+
+        if any(less(r, s) for r in range(2, rows + 1) for s in range(2, r + 1)) or any(less(r, 1) < 0 for r in range(1, rows + 1)):
+            return cls(by_rows, slot, token, by_both=tuple(table))
+        alone = tuple(row[min(1, r)] for r, row in enumerate(table))
+        return cls(by_rows, slot, token, alone=alone if any(less(r, 1) for r in range(1, rows + 1)) else None)
 
 
 def plan(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0) -> dict[int, int]:
@@ -75,9 +84,9 @@ def plan(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequ
     if shape.by_both is not None:
         return _by_rows_and_slots(_shortlist(asks, forced, sizes, rows, 0.0, mu), forced, shape.by_both, mu, rows)
     found, proven = _prefix(asks, forced, shape, mu, rows, sizes)
-    if proven:
-        return found
-    return _by_rows(_shortlist(asks, forced, sizes, rows, mu * shape.slot, mu), forced, shape.by_rows, mu, rows)
+    if not proven:
+        found = _by_rows(_shortlist(asks, forced, sizes, rows, mu * shape.slot, mu), forced, shape.by_rows, mu, rows)
+    return _or_alone(found, asks, forced, shape, mu, rows, sizes) if shape.alone and len(forced) < 2 else found
 
 
 def greedy(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0) -> dict[int, int]:
@@ -165,6 +174,25 @@ def _prefix(
     for step in steps[:count]:
         lengths[asks[step[2]].slot] = step[1]
     return lengths, bound <= best + CLOSE
+
+
+def _or_alone(
+    found: dict[int, int], asks: Sequence[Ask], forced: dict[int, None], shape: Shape, mu: float, rows: int, sizes: Sequence[int]
+) -> dict[int, int]:
+    """The best window of one slot, or `found`: the best of all at the price of several. If that has one slot only, no window of
+    several is worth more than it, and it is worth even more at its own price."""
+    assert shape.alone is not None
+    best, chosen = NEVER, found
+    if len(found) > 1:
+        total = sum(dict(gains(ask, sizes, rows))[found[ask.slot]] - mu * ask.seconds for ask in asks if ask.slot in found)
+        best = total - mu * shape.time(sum(found.values()), len(found))
+    for ask in asks:
+        if not forced or ask.slot in forced:
+            for size, gain in gains(ask, sizes, rows):
+                value = gain - mu * (ask.seconds + shape.alone[size])
+                if value > best + CLOSE:
+                    best, chosen = value, {ask.slot: size}
+    return chosen
 
 
 def _shortlist(asks: Sequence[Ask], forced: dict[int, None], sizes: Sequence[int], rows: int, entry: float, mu: float) -> list[Net]:

@@ -19,7 +19,16 @@ SLOTTED = LinearCost(base=0.02, row=0.003, slot=0.006)
 STAIRS = StaircaseCost(LINEAR, (2, 4, 8))
 TABLE = TableCost((0.020, 0.0205, 0.035, 0.036, 0.0365, 0.05, 0.0505, 0.051))
 PATHS = PathCost(LinearCost(base=0.008, row=0.004), LINEAR)
-COSTS: dict[str, Cost] = {"linear": LINEAR, "slotted": SLOTTED, "stairs": STAIRS, "table": TABLE, "paths": PATHS}
+DEAR_ALONE = PathCost(LinearCost(base=0.03, row=0.004), SLOTTED)
+COSTS: dict[str, Cost] = {
+    "linear": LINEAR,
+    "slotted": SLOTTED,
+    "stairs": STAIRS,
+    "table": TABLE,
+    "paths": PATHS,
+    "paths with a price per slot": PathCost(LinearCost(base=0.012, row=0.003), SLOTTED),
+    "dear alone": DEAR_ALONE,
+}
 
 
 def worth(asks, lengths, cost: Cost, mu: float) -> float:
@@ -87,7 +96,7 @@ def test_plan_equals_brute_force_with_any_survival(data) -> None:
     assert worth(asks, found, cost, mu) == pytest.approx(brute(asks, cost, mu, rows, sizes, 2), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in COSTS if name != "paths"])
+@pytest.mark.parametrize("name", COSTS)
 def test_more_slots_than_rows(name: str) -> None:
     """The short list of slots loses nothing: against the same search over all of them."""
     draw = random.Random(name)
@@ -101,7 +110,7 @@ def test_more_slots_than_rows(name: str) -> None:
 @pytest.mark.parametrize("sizes", SIZE_SETS, ids=str)
 def test_greedy_within_its_bound(sizes: tuple[int, ...]) -> None:
     draw = random.Random(str(sizes))
-    for cost in (LINEAR, SLOTTED, STAIRS, TABLE):
+    for cost in (LINEAR, SLOTTED, STAIRS, TABLE):  # prices that do not fall with rows and are the same for every slot
         for _ in range(50):
             asks, mu = random_asks(draw, draw.randint(1, 8), kv=False), draw.choice([0.0, 30.0, 90.0])
             shape = Shape.of(cost, 8, 0)
@@ -168,6 +177,6 @@ def best_time(cost: Cost, slots: int, sizes=(1, 2, 4)) -> float:
 
 
 @pytest.mark.parametrize(("slots", "most_us"), [(2, 25), (4, 25), (6, 25), (8, 25), (64, 150)])
-@pytest.mark.parametrize("name", ["linear", "stairs"])
+@pytest.mark.parametrize("name", ["linear", "stairs", "paths"])
 def test_speed(name: str, slots: int, most_us: float) -> None:
     assert best_time(COSTS[name], slots) < 3 * most_us  # a factor for slow and busy machines; figures in docs/costs.md
