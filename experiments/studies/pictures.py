@@ -38,7 +38,7 @@ def regime_map(judged: Sequence[Judged], path: Path) -> None:
             [sum(points[ratio]) / len(points[ratio]) for ratio in ratios],
             marker="o",
             ms=4,
-            ls=("-", "--")[number % 2],
+            ls=("-", "--")[number // 10],
             label=regime,
         )
         axes.scatter(
