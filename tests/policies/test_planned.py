@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mtp.costs import LinearCost
+from mtp.costs import LinearCost, StaircaseCost
 from mtp.policies import (
     Adaptive,
     Calibrated,
@@ -24,6 +24,8 @@ from mtp.policies import (
     SurvivalTopk,
     TapeOracle,
 )
+from mtp.policies.depth import best_depth
+from mtp.policies.planner import Shape
 from mtp.tape import Tape
 from mtp.windows import SlotView
 from tests.policies.parts import Player, part, seen, view
@@ -167,6 +169,17 @@ def test_nothing_is_drafted_where_anchors_fill_the_window():
     slots = [SlotView(slot, 3, 50, 10, 1000) for slot in range(8)]
     assert ShadowBeta().decide(slots, rows=8, start=0).depth == 0
     assert ShadowBeta().decide(slots, rows=16, start=0).depth == 3  # the first windows
+
+
+def test_depth_sees_a_staircase_as_it_is():
+    """One slot, windows padded to 4 or 8 rows: up to four rows cost the same, so deep drafts of little hope are worth their rows. On
+    the line through both ends of the stairs they are not."""
+    line = LinearCost(base=1.0, row=0.25, draft=0.05)
+    chosen = []
+    for cost in (line, StaircaseCost(line, (4, 8))):
+        shape = Shape.of(cost, 8, 0)
+        chosen.append(best_depth([[(0.6, 0.15, 0.05)]], cost, shape, 0.8, rows=8, entered=1, sizes=(1, 2, 4), most=3))
+    assert chosen == [1, 3]
 
 
 def test_self_consistent_mu():

@@ -11,7 +11,8 @@ from experiments.checks import BadInput
 from experiments.studies.cell import Cell
 from experiments.studies.policies import PolicyStudy
 from experiments.studies.study import run_study
-from experiments.studies.trial import Trial, run_trial
+from experiments.studies.trial import Trial, policy_of, run_trial
+from mtp.costs import LinearCost, StaircaseCost
 
 ARMS = ("static_0", "static_1", "static_2", "static_3", "rotate_grow", "adaptive", "oracle_p", "hindsight")
 
@@ -90,3 +91,13 @@ def test_arms_are_checked_before_anything_runs():
         PolicyStudy(TwoCells(), arms=(*ARMS, "nonsense"))
     with pytest.raises(BadInput, match=r"study\.arms lacks static_3"):
         PolicyStudy(TwoCells(), arms=("static_0", "static_1", "adaptive"))
+
+
+def test_arms_believe_what_the_cell_says_and_are_charged_the_truth():
+    cell = Cell("one", "row_dear", "code", 2, ratio=0.2, belief=1.4, stairs=True)
+    believed = policy_of("adaptive", cell, {}).cost
+    truth = StaircaseCost(LinearCost(**cell.cost()), cell.buckets)
+    assert believed.window(3, 1, 0) - believed.window(1, 1, 0) == 0  # both are padded to four
+    assert believed.window(8, 1, 0) - believed.window(4, 1, 0) == pytest.approx(1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0)))
+    assert policy_of("static_2", cell, {}) is None
+    assert policy_of("static_3", cell, {}).k == 3
