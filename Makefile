@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts policies published gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -51,10 +51,6 @@ test-triton-3.6:
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
 
-# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
-profile: $(STAMP)
-	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
-
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
 	@$(BIN)/python -m bench.tape_speed $(ARGS)
@@ -63,6 +59,21 @@ speed-tapes: $(STAMP)
 layouts: $(STAMP)
 	@$(BIN)/python -m bench.layout_keys
 	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
+
+# every policy against its bars, on synthetic tapes and on those that ship; the same again goes on after a kill
+policies: $(STAMP)
+	@test -e outputs/policies/status.json || $(BIN)/python -m experiments.run experiment=policies hydra.run.dir=outputs/policies $(ARGS)
+	@test -e outputs/policies_tapes/status.json || \
+		$(BIN)/python -m experiments.run experiment=policies_tapes hydra.run.dir=outputs/policies_tapes $(ARGS)
+	@cat outputs/policies/bars.md outputs/policies_tapes/bars.md
+
+# the published cells beside the model calibrated on them, and where time sharing would beat window sharing
+published: $(STAMP)
+	@$(BIN)/python -m experiments.run experiment=published $(ARGS)
 
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)

@@ -16,6 +16,7 @@ from experiments.plan import Plan, plan_of
 from experiments.progress import Line
 from experiments.recorded import write_recording
 from experiments.screen import show
+from experiments.studies.study import run_study
 from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
@@ -34,6 +35,8 @@ class ParityError(RuntimeError):
 def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
     plan = plan_of(config)
+    if plan.study is not None:
+        return run_study(plan.study, folder, run_id, console)
     workload = plan.workload
     ground = TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config)
     return run_on(ground, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from experiments.build import absolute, build, folder, known_keys, one_line, only_keys
 from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
+from experiments.studies.study import Study
 from experiments.tape_set import TapeWorkload
 from experiments.workloads import PromptFile
 from mtp.costs import Cost
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Plan:
     """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing
-    else, and no device."""
+    else, and no device; study: then all but its own settings is left aside."""
 
     settings: Settings
     policy: Policy
@@ -36,6 +37,7 @@ class Plan:
     workload: PromptFile | TapeWorkload
     device: torch.device | None
     cost: Cost
+    study: Study | None = None
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -61,7 +63,7 @@ def plan_of(config: DictConfig) -> Plan:
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost)
+    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, study_of(config))
     if on_tapes:
         return plan
     # every line is read, whatever its text will encode to
@@ -70,6 +72,15 @@ def plan_of(config: DictConfig) -> Plan:
     if policy.depth > 0:
         checked_drafter(config.drafter, checkpoint)
     return plan
+
+
+def study_of(config: DictConfig) -> Study | None:
+    if config.study is None:
+        return None
+    study = build(config.study, "study")
+    if not isinstance(study, Study):
+        raise BadInput(f"study is {config.study.get('_target_')}, expected one of experiments/studies")
+    return study
 
 
 def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) -> Policy:

@@ -14,7 +14,8 @@ from mtp.policies.protocol import Decision, Seen
 from mtp.policies.rate import PlannedRate
 from mtp.windows import SlotView, WindowPlan, first_left_out, groups_of, rotation
 
-FIRST = 24  # windows of a run that are drafted to full depth before a depth is chosen: what is never drafted is never known
+FIRST, CHAINS = 24, 64  # windows of a run drafted to full depth before a depth is chosen, or fewer that make as many chains
+PROBE_SHARE = 0.003  # most of the time that later probes may take
 
 
 class Estimator(Protocol):
@@ -47,6 +48,8 @@ class _Run:
     rate: PlannedRate = field(default_factory=PlannedRate)
     windows: int = 0
     probes: int = 0
+    chains: int = 0  # drafted to full depth
+    shallow: int = 0  # windows since the last one that was
     depths: dict[int, int] = field(default_factory=dict)
     cost: Cost | None = None
     shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
@@ -62,8 +65,9 @@ class _Run:
 @dataclass(frozen=True)
 class Planned:
     """sizes: group sizes; depth: most drafts; cost: what is believed of T; skip_cap: windows a slot may be left out of in a row (0:
-    any number); probe: every so many windows, and in the first 24 of a run, drafts are made to full depth, so that shadow scoring sees
-    them (0: never); a probe that turns out right to its end against the odds is followed by another at once."""
+    any number); probe: after so many windows without any, drafts are made to full depth, so that shadow scoring sees them (0: never),
+    more rarely where that would take more than 0.3% of the time, and in the first windows of a run; a probe that turns out right to its
+    end against the odds is followed by another at once."""
 
     sizes: tuple[int, ...] = (1, 2, 4)
     depth: int = 3
@@ -114,13 +118,29 @@ class Planned:
     def _depth(self, walk: Sequence[SlotView], cost: Cost, shape: Shape, mu: float, rows: int) -> int:
         run = self.run
         run.windows += 1
-        if self.probe and (run.windows <= FIRST or run.windows % self.probe == 0 or run.estimator.missed):
-            run.probes += 1
-            return self.depth
+        if len(walk) >= rows:  # anchors fill the window: no draft can be verified in the next
+            run.depths[0] = run.depths.get(0, 0) + 1
+            return 0
         ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]
         depth = best_depth(ahead, cost, shape, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth)
-        run.depths[depth] = run.depths.get(depth, 0) + 1
+        if depth < self.depth and self._probes(cost, len(walk), depth):
+            run.probes += 1
+            depth = self.depth
+        else:
+            run.depths[depth] = run.depths.get(depth, 0) + 1
+        run.shallow = 0 if depth == self.depth else run.shallow + 1
+        run.chains += len(walk) * (depth == self.depth)
         return depth
+
+    def _probes(self, cost: Cost, slots: int, depth: int) -> bool:
+        """Whether drafts are made to full depth against `depth`, to see what they would be."""
+        run = self.run
+        if not self.probe:
+            return False
+        if run.estimator.missed or (run.windows <= FIRST and run.chains < CHAINS):
+            return True
+        extra = cost.window(slots, slots, self.depth) / cost.window(slots, slots, depth) - 1
+        return run.shallow + 1 >= max(self.probe, extra / PROBE_SHARE)
 
     def saw(self, seen: Seen) -> None:
         self.run.estimator.saw(seen)

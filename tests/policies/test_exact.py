@@ -9,8 +9,8 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
+from experiments.plan import plan_of
 from experiments.run import CONFIGS
-from experiments.setup import plan_of
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor

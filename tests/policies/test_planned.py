@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mtp.costs import LinearCost
+from mtp.costs import LinearCost, StaircaseCost
 from mtp.policies import (
     Adaptive,
     Calibrated,
@@ -24,7 +24,10 @@ from mtp.policies import (
     SurvivalTopk,
     TapeOracle,
 )
+from mtp.policies.depth import best_depth
+from mtp.policies.planner import Shape
 from mtp.tape import Tape
+from mtp.windows import SlotView
 from tests.policies.parts import Player, part, seen, view
 from tests.policies.test_known_faults import EVERY
 from tests.policies.trial import engine_on, texts, tokens_per_s
@@ -149,15 +152,34 @@ def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
     assert EVERY[name].open().report() == EVERY[name].open().report()
 
 
-def test_a_probe_every_32_windows():
-    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes."""
-    player = Player(ShadowBeta(cost=LinearCost(base=0.0, row=0.02)))
+@pytest.mark.parametrize(("draft", "probed"), [(0.0001, [56, 88, 120]), (0.0008, [64, 104])])
+def test_a_probe_every_32_windows_or_for_at_most_a_300th_of_the_time(draft, probed):
+    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes. A probe of 3 * 0.8 ms beside windows of 20 ms
+    costs 12%: every 40 windows that is 0.3%."""
+    player = Player(ShadowBeta(cost=LinearCost(base=0.0, row=0.02, draft=draft)))
     depths = []
     for _ in range(128):
         player.window(False)
         depths.append(player.held)
     assert depths[:24] == [3] * 24
-    assert [number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24] == [32, 64, 96, 128]
+    assert [number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24] == probed
+
+
+def test_nothing_is_drafted_where_anchors_fill_the_window():
+    slots = [SlotView(slot, 3, 50, 10, 1000) for slot in range(8)]
+    assert ShadowBeta().decide(slots, rows=8, start=0).depth == 0
+    assert ShadowBeta().decide(slots, rows=16, start=0).depth == 3  # the first windows
+
+
+def test_depth_sees_a_staircase_as_it_is():
+    """One slot, windows padded to 4 or 8 rows: up to four rows cost the same, so deep drafts of little hope are worth their rows. On
+    the line through both ends of the stairs they are not."""
+    line = LinearCost(base=1.0, row=0.25, draft=0.05)
+    chosen = []
+    for cost in (line, StaircaseCost(line, (4, 8))):
+        shape = Shape.of(cost, 8, 0)
+        chosen.append(best_depth([[(0.6, 0.15, 0.05)]], cost, shape, 0.8, rows=8, entered=1, sizes=(1, 2, 4), most=3))
+    assert chosen == [1, 3]
 
 
 def test_self_consistent_mu():

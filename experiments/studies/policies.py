@@ -1,0 +1,91 @@
+"""`experiment=policies`: every policy on the same tapes, cell by cell, against bars that were set before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+
+from experiments.checks import BadInput, choice, integer
+from experiments.results import PROJECT, write_whole
+from experiments.studies.bars import bars_of, judge
+from experiments.studies.cell import Cell
+from experiments.studies.policy_page import page
+from experiments.studies.policy_tables import cells_table
+from experiments.studies.study import Found, names_of
+from experiments.studies.study import Trial as Job
+from experiments.studies.trial import Trial, run_trial
+from mtp.layouts import KEYS, LayoutKey
+
+NEEDED = ("static_0", "static_1", "static_3")
+
+
+class Design(Protocol):
+    def cells(self) -> list[Cell]: ...
+
+
+@dataclass(frozen=True)
+class PolicyStudy:
+    """design: which cells; arms: names in configs/policy, `static_K` for static_k with k = K; judged: the one the bars are held
+    against; requests, tokens: of a synthetic cell, see `Trial`; resamples: of the bootstrap; layout: the key whose captures are
+    counted; workers: see `Study`."""
+
+    design: Design
+    arms: Sequence[str] = field(default=(*NEEDED, "rotate_grow", "adaptive", "oracle_p"))
+    judged: str = "adaptive"
+    requests: int = 24
+    tokens: int = 128
+    resamples: int = 10_000
+    layout: LayoutKey = "rows"
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", tuple(self.arms))
+        known = {file.stem for file in (PROJECT / "configs" / "policy").glob("*.yaml")}
+        if missing := [arm for arm in (*NEEDED, self.judged) if arm not in self.arms]:
+            raise BadInput(f"study.arms lacks {missing[0]}, expected at least {', '.join((*NEEDED, self.judged))}")
+        for arm in self.arms:
+            if not arm.startswith("static_"):
+                choice("study.arms", arm, sorted(known))
+        for name, least in (("requests", 2), ("tokens", 2), ("resamples", 100)):
+            integer(f"study.{name}", getattr(self, name), least)
+        if self.workers is not None:
+            integer("study.workers", self.workers, 0)
+        choice("study.layout", self.layout, KEYS)
+        names_of(self.design.cells())
+
+    def jobs(self) -> Mapping[str, tuple[Job, Any]]:
+        return {cell.name: (run_trial, self._trial(cell)) for cell in self.design.cells()}
+
+    def _trial(self, cell: Cell) -> Trial:
+        """A long cell has the arms it needs only."""
+        arms = self.arms if cell.length == 1 else (*NEEDED, "rotate_grow", self.judged, "oracle_p")
+        return Trial(cell, tuple(arm for arm in self.arms if arm in arms), self.requests, self.tokens, self.layout)
+
+    def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:
+        cells = {cell.name: cell for cell in self.design.cells()}
+        judged = [judge(cells[name], one["arms"], self.judged, resamples=self.resamples) for name, one in found.items()]
+        bars, losses = bars_of(judged)
+        cells_table(cells, found).write_parquet(folder / "cells.parquet")
+        text = page(self.judged, judged, bars, losses, {name: one["arms"] for name, one in found.items()})
+        write_whole(folder / "bars.md", text.encode())
+        self._pictures(judged, folder, console)
+        for bar in bars:
+            console.print(f"{bar.name}: {bar.reached} of {bar.of} cells; worst {bar.worst}", soft_wrap=True)
+        console.print(f"cells with a significant loss (Holm): {', '.join(losses) or 'none'}", soft_wrap=True)
+        console.print(f"tables: {folder / 'bars.md'}", soft_wrap=True)
+        evidence = "tape" if all(cell.family == "tape" for cell in cells.values()) else "synthetic"
+        return {"evidence": evidence, "judged": self.judged, "bars": [vars(bar) for bar in bars], "significant_losses": losses}
+
+    def _pictures(self, judged: Sequence[Any], folder: Path, console: Console) -> None:
+        try:
+            from experiments.studies.pictures import regime_map, sensitivity
+        except ImportError:
+            console.print("no pictures: matplotlib is not installed (pip install mtplab[report])")
+            return
+        regime_map(judged, folder / "regime_map.svg")
+        if any(one.cell.family not in ("design", "tape") for one in judged):
+            sensitivity(judged, folder / "sensitivity.svg")

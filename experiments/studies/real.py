@@ -1,0 +1,29 @@
+"""The cells on recorded tapes: every drafter and text, at three row prices and two batch sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from experiments.studies.cell import Cell
+
+DRAFTERS = ("tiny_qwen_high", "tiny_qwen_mid", "tiny_qwen_low", "prompt_lookup")
+TEXTS = ("code", "prose", "mixed")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """drafters, texts: of experiments/tapes; `mixed` is the code and the prose requests together."""
+
+    drafters: tuple[str, ...] = DRAFTERS
+    texts: tuple[str, ...] = TEXTS
+
+    def cells(self) -> list[Cell]:
+        cells = []
+        for drafter in self.drafters:
+            for text in self.texts:
+                folder = f"{drafter}-code+{drafter}-prose" if text == "mixed" else f"{drafter}-{text}"
+                for slots in (2, 4):
+                    for ratio in (0.03, 0.1, 0.25):
+                        cell = Cell("", "tape", folder, slots, ratio=ratio)
+                        cells.append(replace(cell, name=f"{drafter}-{text}-s{slots}-b{ratio:g}"))
+        return cells

@@ -1,0 +1,53 @@
+"""Intervals of paired ratios, and what is left significant of many of them. Needs numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """value: mean speed of an arm over another's; low, high: 95% interval; p_loss: of the hypothesis that it is at least 1."""
+
+    value: float
+    low: float
+    high: float
+    p_loss: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tokens and seconds of the same requests, in the same order."""
+
+    tokens: Sequence[float]
+    seconds: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.tokens) / sum(self.seconds)
+
+
+def paired_ratio(arm: Speed, other: Speed, *, resamples: int = 10_000, seed: int = 0) -> Ratio:
+    """Block bootstrap over requests: a request is a block, its windows stay together, and both arms are resampled alike. Percentile
+    interval; p_loss is the share of resamples with a ratio of 1 or more, plus one."""
+    parts = np.array([arm.tokens, arm.seconds, other.tokens, other.seconds], float)  # [4, requests]
+    requests = parts.shape[1]
+    counts = np.random.default_rng(seed).multinomial(requests, np.full(requests, 1 / requests), size=resamples)  # [resamples, requests]
+    tokens, seconds, other_tokens, other_seconds = (counts @ part for part in parts)
+    ratios = (tokens * other_seconds) / (seconds * other_tokens)
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    p_loss = (1 + int((ratios >= 1).sum())) / (resamples + 1)
+    return Ratio(arm.mean / other.mean, float(low), float(high), p_loss)
+
+
+def holm(p_values: Mapping[str, float], level: float = 0.05) -> list[str]:
+    """The names that stay significant when all are tested at once (Holm's step-down), smallest p first."""
+    kept: list[str] = []
+    for name, p in sorted(p_values.items(), key=lambda item: item[1]):
+        if p > level / (len(p_values) - len(kept)):
+            break
+        kept.append(name)
+    return kept
