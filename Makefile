@@ -66,8 +66,8 @@ profile: $(STAMP)
 
 # every policy against its bars, on synthetic tapes and on those that ship; the same again goes on after a kill
 policies: $(STAMP)
-	@test -e outputs/policies/status.json || $(BIN)/python -m experiments.run experiment=policies hydra.run.dir=outputs/policies $(ARGS)
-	@test -e outputs/policies_tapes/status.json || \
+	@grep -qs '"ok"' outputs/policies/status.json || $(BIN)/python -m experiments.run experiment=policies hydra.run.dir=outputs/policies $(ARGS)
+	@grep -qs '"ok"' outputs/policies_tapes/status.json || \
 		$(BIN)/python -m experiments.run experiment=policies_tapes hydra.run.dir=outputs/policies_tapes $(ARGS)
 	@cat outputs/policies/bars.md outputs/policies_tapes/bars.md
 

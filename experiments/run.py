@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Sequence
@@ -75,12 +76,21 @@ def _checked_and_run(arguments: Sequence[str]) -> int:
     checked = precheck(repeated(arguments), CONFIGS, "run")
     if checked.sweep:
         return run_sweep(checked, CONFIGS)
-    if (Path(checked.base.hydra.run.dir) / "status.json").exists():
-        raise BadInput(f"hydra.run.dir is {checked.base.hydra.run.dir}, which holds a run already, expected a folder of its own")
+    _take_folder(checked.base)
     job()
     for what, _ in failures:
         print(what, file=sys.stderr)
     return failures[0][1] if failures else 0
+
+
+def _take_folder(base: DictConfig) -> None:
+    """Raises BadInput where a run is already; but a study that failed goes on in its folder, cell by cell."""
+    status = Path(base.hydra.run.dir) / "status.json"
+    if not status.exists():
+        return
+    if base.study is None or json.loads(status.read_text())["state"] == "ok":
+        raise BadInput(f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder of its own")
+    status.unlink()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ import json
 
 import polars as pl
 import pytest
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from experiments.checks import BadInput
+from experiments.run import _take_folder
 from experiments.studies.cell import Cell
 from experiments.studies.policies import PolicyStudy
 from experiments.studies.study import run_study
@@ -101,3 +103,14 @@ def test_arms_believe_what_the_cell_says_and_are_charged_the_truth():
     assert believed.window(8, 1, 0) - believed.window(4, 1, 0) == pytest.approx(1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0)))
     assert policy_of("static_2", cell, {}) is None
     assert policy_of("static_3", cell, {}).k == 3
+
+
+def test_a_study_that_failed_goes_on_in_its_folder_and_no_other_run_does(tmp_path):
+    status = tmp_path / "status.json"
+    for state, study_node in (("ok", {"cells": 1}), ("failed", None)):
+        status.write_text(json.dumps({"state": state}))
+        with pytest.raises(BadInput, match="holds a run already"):
+            _take_folder(OmegaConf.create({"study": study_node, "hydra": {"run": {"dir": str(tmp_path)}}}))
+        assert status.exists()
+    _take_folder(OmegaConf.create({"study": {"cells": 1}, "hydra": {"run": {"dir": str(tmp_path)}}}))
+    assert not status.exists()
