@@ -28,6 +28,7 @@ except ImportError:  # Triton exists for Linux only; elsewhere the twins do all 
 MOST_SLOTS = 64  # one tile holds every slot, so the number of slots never makes a new variant
 MOST_ROWS = 64  # likewise the rows of a window
 SLOT_TILE, ROW_TILE = constant(MOST_SLOTS), constant(MOST_ROWS)
+UNFUSED = {"enable_fp_fusion": False}  # a launch whose products and sums each keep their own rounding, in every Triton
 
 # Library rather than torch.library.custom_op: 1.5 instead of 3.2 microseconds a call
 _LIBRARY = torch.library.Library("mtplab", "DEF")

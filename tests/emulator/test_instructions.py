@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.emulator.instructions import REGISTRY
+from tests.emulator.ptx import PtxError
 from tests.emulator.snippets import execute
 
 LOW, HIGH = -(2**31), 2**31 - 1
@@ -17,6 +18,18 @@ WORDS = [
     ("mul.lo.s32 %r3, %r1, %r2;", 1 << 30, 6, LOW),
     ("mad.lo.s32 %r3, %r1, %r2, 5;", 3, -4, -7),
     ("neg.s32 %r3, %r1;", 5, 0, -5),
+    ("div.s32 %r3, %r1, %r2;", -7, 2, -3),
+    ("rem.s32 %r3, %r1, %r2;", -7, 2, -1),
+    ("add.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x33800000, 0x3F800000),  # 1 + 2^-24: to even
+    ("add.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x33800000, 0x3F800002),
+    ("sub.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x40000000, -0x40800000),  # 1 - 2
+    ("mul.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x3F800001, 0x3F800002),  # (1 + 2^-23)^2, rounded once
+    ("mov.b64 %d6, {%r1, %r2}; add.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r4, %r3}, %d7;", 0x40000000, 0x3F800000, 0x40000000),
+    ("mov.b64 %d6, {%r1, %r2}; mul.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0x40800000),
+    ("mov.b64 %d6, {%r1, %r2}; sub.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0),
+    ("ex2.approx.f32 %r3, %r1;", 0x40400000, 0, 0x41000000),
+    ("ex2.approx.f32 %r3, %r1;", -0x800000, 0, 0),  # of -inf
+    ("div.full.f32 %r3, %r1, %r2;", 0x3F800000, 0x40000000, 0x3F000000),
     ("min.s32 %r3, %r1, %r2;", -1, 1, -1),
     ("min.u32 %r3, %r1, %r2;", -1, 1, 1),
     ("max.u32 %r3, %r1, %r2;", -1, 1, -1),
@@ -61,6 +74,11 @@ def test_word(body, first, second, want):
         torch.zeros(32, dtype=torch.int32),
     )
     assert target.tolist() == [want] * 32
+
+
+def test_division_by_zero_raises():
+    with pytest.raises(PtxError, match="division by zero"):
+        execute("div.s32 %r3, %r0, 0;", torch.zeros(1, dtype=torch.int32), torch.zeros(32, dtype=torch.int32))
 
 
 def lanes(body: str) -> list[int]:

@@ -11,12 +11,14 @@ from unittest import mock
 import torch
 
 import triton_kernels as twins
+from bench.mixer_data import MAKERS, ConvData, DeltaData, to
 from bench.window_data import WindowData, random_window
 from tests.emulator.driver import emulated
-from triton_kernels import accept, advance, argmax, pack
+from triton_kernels import accept, advance, argmax, causal_conv, gated_delta, pack
 
-KERNELS = SimpleNamespace(accept=accept, advance=advance, argmax=argmax, pack=pack)
+KERNELS = SimpleNamespace(accept=accept, advance=advance, argmax=argmax, causal_conv=causal_conv, gated_delta=gated_delta, pack=pack)
 STAGES = ("all", "accept", "plan")
+SUM = 2e-6  # of a sum in another order than the twin's, terms of about 1
 
 
 def same(got: Any, want: Any) -> None:
@@ -54,7 +56,45 @@ def check_advance(data: WindowData, kernels: Any = KERNELS, stages: tuple[str, .
         same((*got[0], *got[1], *results), (*want[0], *want[1], *twin))
 
 
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    torch.testing.assert_close(got, want, atol=SUM * want.nan_to_num().abs().max().clamp(min=1).item(), rtol=0, equal_nan=True)
+
+
+def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
+    """Verify up to the order of its sums; commit bit for bit, of what this verify left; a row alone bit for bit as in a group."""
+    delta, twin, before = kernels.gated_delta, to(data, "cpu"), data.states.clone()
+    out = delta._launch_verify(*data.verify_arguments(), deltas=data.deltas)
+    close(out, gated_delta.gated_delta_verify_torch(*twin.verify_arguments(), deltas=twin.deltas))
+    close(data.deltas, twin.deltas)
+    same([data.states], [before])
+    got, want = data.commit_arguments(), data.commit_arguments()
+    delta._launch_commit(*got)
+    gated_delta.gated_delta_commit_torch(*want)
+    same(got[:1], want[:1])
+    rows = int(data.starts[-1])
+    if rows and int(data.starts[1]) == rows:  # slot 0 alone: row by row
+        states = data.states.clone()
+        for row in range(rows):
+            q, k, v, decay, beta = (x[row : row + 1] for x in data.verify_arguments()[:5])
+            one = torch.ones_like(data.starts).index_fill_(0, torch.tensor([0]), 0)
+            left = torch.empty_like(data.deltas[:1])
+            same(delta._launch_verify(q, k, v, decay, beta, states, one, deltas=left), out[row : row + 1])
+            delta._launch_commit(states[None], k[None], left[None], decay[None], one, torch.ones_like(data.kept))
+
+
+def check_causal_conv(data: ConvData, kernels: Any = KERNELS) -> None:
+    rows, before = int(data.starts[-1]), data.states.clone()
+    out = kernels.causal_conv._launch_verify(*data.verify_arguments())
+    close(out[:rows], causal_conv.causal_conv_verify_torch(*data.verify_arguments())[:rows])
+    same([data.states], [before])
+    got, want = data.commit_arguments(), data.commit_arguments()
+    kernels.causal_conv._launch_commit(*got)
+    causal_conv.causal_conv_commit_torch(*want)
+    same(got[:1], want[:1])
+
+
 CHECKS: dict[str, Callable[..., None]] = {"argmax": check_argmax, "pack": check_pack, "accept": check_accept, "advance": check_advance}
+CHECKS |= {"gated_delta": check_gated_delta, "causal_conv": check_causal_conv}
 CHECKS["advance all"] = partial(check_advance, stages=("all",))
 
 
@@ -68,4 +108,4 @@ def check(name: str, arch: int, seeds: range, kernels: Any = KERNELS, **sizes: A
     """Seeds give the data and the order in which the programs run."""
     for seed in seeds:
         with emulated(arch, seed=seed), mock.patch("torch.empty", poisoned_empty):
-            CHECKS[name](random_window(seed, **sizes), kernels)
+            CHECKS[name](MAKERS.get(name, random_window)(seed, **sizes), kernels)

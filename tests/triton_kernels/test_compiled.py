@@ -10,7 +10,7 @@ import triton
 
 from tests.emulator.driver import emulated
 from tests.emulator.resources import resources
-from tests.triton_kernels.variants import ARCHS, BEGIN, END, VARIANTS, compiled, table
+from tests.triton_kernels.variants import ARCHS, BEGIN, END, STATE, VARIANTS, WINDOW, compiled, table
 from triton_kernels import argmax
 
 DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
@@ -49,10 +49,19 @@ def test_atomics_are_as_designed(name, arch):
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in PICKS + ACCEPTS])
+@pytest.mark.parametrize("name", [name for name in WINDOW if name not in PICKS + ACCEPTS])
 def test_small_kernels_are_one_warp(name, arch):
     launch = compiled(name, arch)
     assert (launch.grid, launch.warps) == ((1, 1, 1), 1)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", [name for name in STATE if "delta" in name])
+def test_a_product_and_a_sum_keep_their_own_roundings(name, arch):
+    """A state that verify passes through and the one that commit leaves have the same bits, and the twin's."""
+    launch = compiled(name, arch)
+    assert not re.findall(r"\bfma\.", launch.ptx)
+    assert resources(launch.files["cubin"]).count("FFMA") == 0
 
 
 @pytest.mark.parametrize("name", VARIANTS)

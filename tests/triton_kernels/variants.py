@@ -11,7 +11,7 @@ import triton
 
 from tests.emulator.driver import Launch, emulated
 from tests.emulator.resources import resources
-from triton_kernels import Packed, SlotLimits, SlotState, accept, advance, argmax, pack
+from triton_kernels import Packed, SlotLimits, SlotState, accept, advance, argmax, causal_conv, gated_delta, pack
 
 ARCHS = (80, 90, 100, 120)
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
@@ -43,7 +43,21 @@ def advance_window(stage: str, policy: str, k: int = 0) -> Any:
     return advance._launch(*arguments)
 
 
-VARIANTS: dict[str, Callable[[], Any]] = {
+def floats(*shape: int) -> torch.Tensor:
+    return zeros(*shape, dtype=torch.float32)
+
+
+def gated_delta_verify() -> Any:
+    rows = (floats(8, 16, 128), floats(8, 16, 128), floats(8, 32, 128), floats(8, 32), floats(8, 32))
+    return gated_delta._launch_verify(*rows, floats(4, 32, 128, 128), zeros(5), deltas=floats(8, 32, 128))
+
+
+def gated_delta_commit() -> Any:
+    left = (floats(2, 8, 16, 128), floats(2, 8, 32, 128), floats(2, 8, 32))
+    return gated_delta._launch_commit(floats(2, 4, 32, 128, 128), *left, zeros(5), zeros(4))
+
+
+WINDOW: dict[str, Callable[[], Any]] = {
     "row_argmax bf16": lambda: row_argmax(torch.bfloat16),
     "row_argmax fp16": lambda: row_argmax(torch.float16),
     "row_argmax fp32": lambda: row_argmax(torch.float32),
@@ -55,6 +69,13 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "advance_window all rotate_grow": lambda: advance_window("all", "rotate_grow"),
     "advance_window all static_k": lambda: advance_window("all", "static_k", 3),
 }
+STATE: dict[str, Callable[[], Any]] = {
+    "gated_delta_verify": gated_delta_verify,
+    "gated_delta_commit": gated_delta_commit,
+    "causal_conv_verify": lambda: causal_conv._launch_verify(floats(8, 8192), floats(4, 8192), floats(4, 3, 8192), zeros(5)),
+    "causal_conv_commit": lambda: causal_conv._launch_commit(floats(2, 4, 3, 8192), floats(2, 8, 8192), zeros(5), zeros(4)),
+}
+VARIANTS = WINDOW | STATE
 
 
 @lru_cache
