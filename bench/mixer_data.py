@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -13,6 +14,8 @@ from torch.nn.functional import normalize
 Data = TypeVar("Data")
 DELTA_SHAPES = ((2, 4, 16, 16), (3, 9, 10, 14), (1, 1, 5, 3), (1, 1, 64, 40))  # key heads, heads, key size, value size
 CONV_SHAPES = ((4, 32), (3, 19), (2, 300), (4, 1))  # taps, channels
+
+ATTENTION_SHAPES = ((4, 2, 16), (6, 3, 20), (3, 1, 7), (5, 1, 64))  # heads, kv heads, size
 
 
 def to(data: Data, device: torch.device | str) -> Data:
@@ -105,4 +108,87 @@ def random_conv(seed: int, *, slots: int = 3, bucket: int = 8, shape: tuple[int,
     return ConvData(x, torch.randn(taps, channels), torch.randn(slots, taps - 1, channels), starts, kept)
 
 
-MAKERS: dict[str, Any] = {"gated_delta": random_delta, "causal_conv": random_conv}
+@dataclass(frozen=True)
+class AttentionData:
+    """Arguments of `window_attention`. Cache rows from a slot's length on hold NaN or huge numbers."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+    starts: Tensor
+    counts: Tensor | None
+    scale: float
+    sliding: int | None
+    softcap: float | None
+
+    def tensors(self) -> tuple[Any, ...]:
+        return self.q, self.k, self.v, self.keys, self.values, self.positions, self.starts, self.counts
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"scale": self.scale, "sliding": self.sliding, "softcap": self.softcap}
+
+    def groups(self) -> list[tuple[int, int, int]]:
+        """(slot, first row, rows that count)."""
+        sizes = self.starts.diff()
+        if self.counts is not None:
+            sizes = sizes.minimum(self.counts)
+        return [(slot, int(self.starts[slot]), int(size)) for slot, size in enumerate(sizes) if size > 0]
+
+
+def attention_data(
+    seed: int,
+    *,
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+    bucket: int = 8,
+    shape: tuple[int, int, int] = (4, 2, 16),
+    dtype: torch.dtype = torch.float32,
+    counts: Sequence[int] | None = None,
+    sliding: int | None = None,
+    softcap: float | None = None,
+    poison: float = torch.nan,
+    capacity: int | None = None,
+) -> AttentionData:
+    """shape: heads, kv heads, size; sizes: rows of each slot's group, behind `lengths` tokens in its cache."""
+    torch.manual_seed(seed)
+    heads, kv_heads, size = shape
+    capacity = capacity or -(-(max(lengths) + max(sizes) + 1) // 64) * 64
+    rows = torch.randn(bucket, heads + 2 * kv_heads, size).to(dtype)  # q, k and v are cuts of one projection
+    keys, values = (torch.full((len(lengths), kv_heads, capacity, size), poison, dtype=dtype) for _ in range(2))
+    for slot, length in enumerate(lengths):
+        keys[slot, :, :length], values[slot, :, :length] = torch.randn(2, kv_heads, length, size).to(dtype)
+    places = [length + i for length, group in zip(lengths, sizes, strict=True) for i in range(group)]
+    q, k, v = rows.split_with_sizes([heads, kv_heads, kv_heads], 1)
+    return AttentionData(
+        *(q, k, v, keys, values),
+        positions=torch.tensor(places + [0] * (bucket - len(places)), dtype=torch.int32),
+        starts=torch.tensor([0, *sizes]).cumsum(0).int(),
+        counts=None if counts is None else torch.tensor(counts, dtype=torch.int32),
+        scale=size**-0.5,
+        sliding=sliding,
+        softcap=softcap,
+    )
+
+
+def random_attention(seed: int, *, most: int = 700, dtype: torch.dtype | None = None, **options: Any) -> AttentionData:
+    """Lengths 0, 1, around the borders of blocks and splits, and any other up to `most`."""
+    chance = random.Random(seed)
+    dtype = dtype or chance.choice((torch.float32, torch.float16))
+    starts, counts = random_groups(chance, 3, 8)
+    lengths = [chance.choice((0, 1, 63, 64, 509, 512, chance.randrange(most))) for _ in range(3)]
+    given = {
+        "shape": chance.choice(ATTENTION_SHAPES),
+        "counts": chance.choice((None, counts.tolist())),
+        "sliding": chance.choice((None, None, 1, 3, 100, 600)),
+        "softcap": chance.choice((None, 2.0)),
+        "poison": chance.choice((torch.nan, torch.finfo(dtype).max, -torch.finfo(dtype).max)),
+    }
+    lengths = [min(length, most) for length in lengths]
+    return attention_data(seed, lengths=lengths, sizes=starts.diff().tolist(), dtype=dtype, **(given | options))
+
+
+MAKERS: dict[str, Any] = {"gated_delta": random_delta, "causal_conv": random_conv, "attention": random_attention}

@@ -30,7 +30,7 @@ def causal_conv_verify_kernel(
     for row in range(first, last):
         total = tl.zeros_like(channel).to(tl.float32)
         for tap in tl.static_range(TAPS):
-            line = row - first + tap
+            line = row - first + tap + tl.zeros_like(channel)
             old = tl.load(state_ptr + line * channels, mask=known & (line < past), other=0.0)
             new = tl.load(x_ptr + (first + line - past) * stride + channel, mask=known & (line >= past), other=0.0)
             total += tl.where(line < past, old, new) * tl.load(weight_ptr + tap * channels + channel, mask=known, other=0.0)
@@ -60,7 +60,7 @@ def causal_conv_commit_kernel(
         state_ptr = states_ptr + (layer.to(tl.int64) * slots + slot) * (PAST * channels) + channel
         input_ptr = inputs_ptr + layer * inputs_layer + channel
         for line in tl.static_range(PAST):
-            source = line + kept
+            source = line + kept + tl.zeros_like(channel)
             old = tl.load(state_ptr + source * channels, mask=known & (source < PAST), other=0.0)
             new = tl.load(input_ptr + (first + source - PAST) * channels, mask=known & (source >= PAST), other=0.0)
             tl.store(state_ptr + line * channels, tl.where(source < PAST, old, new), mask=known)

@@ -14,13 +14,13 @@ try:
     import triton.language as tl
 
     jit: Callable[..., Any] = triton.jit
-    constant: Callable[[int], Any] = tl.constexpr  # a module's number that a kernel reads
+    constant: Callable[[float], Any] = tl.constexpr  # a module's number that a kernel reads
 except ImportError:  # Triton exists for Linux only; elsewhere the twins do all the work
 
     def jit(*functions: Any, **_: Any) -> Any:
         return functions[0] if functions else lambda function: function
 
-    def constant(value: int) -> Any:
+    def constant(value: float) -> Any:
         return value
 
     tl: Any = None  # type: ignore[no-redef]

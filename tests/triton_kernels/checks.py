@@ -11,13 +11,15 @@ from unittest import mock
 import torch
 
 import triton_kernels as twins
-from bench.mixer_data import MAKERS, ConvData, DeltaData, to
+from bench.mixer_data import MAKERS, AttentionData, ConvData, DeltaData, to
 from bench.window_data import WindowData, random_window
 from tests.emulator.driver import emulated
-from triton_kernels import accept, advance, argmax, causal_conv, gated_delta, pack
+from triton_kernels import accept, advance, argmax, attention, causal_conv, gated_delta, pack
 
-KERNELS = SimpleNamespace(accept=accept, advance=advance, argmax=argmax, causal_conv=causal_conv, gated_delta=gated_delta, pack=pack)
+PARTS = {"accept": accept, "advance": advance, "argmax": argmax, "attention": attention, "causal_conv": causal_conv}
+KERNELS = SimpleNamespace(**PARTS, gated_delta=gated_delta, pack=pack)
 STAGES = ("all", "accept", "plan")
+ATTENTION = {torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}  # of a result, values of about 1
 SUM = 2e-6  # of a sum in another order than the twin's, terms of about 1
 
 
@@ -93,8 +95,23 @@ def check_causal_conv(data: ConvData, kernels: Any = KERNELS) -> None:
     same(got[:1], want[:1])
 
 
+def check_attention(data: AttentionData, kernels: Any = KERNELS) -> None:
+    """Up to the rounding of weights; the caches bit for bit; a row alone bit for bit as in its group."""
+    got, want, one = to(data, "cpu"), to(data, "cpu"), to(data, "cpu")
+    out = kernels.attention._launch(*got.tensors(), **data.options)
+    twin = attention.window_attention_torch(*want.tensors(), **data.options)
+    torch.testing.assert_close(out, twin, atol=ATTENTION[out.dtype], rtol=ATTENTION[out.dtype], equal_nan=True)
+    same([cache.nan_to_num(7.0) for cache in (got.keys, got.values)], [cache.nan_to_num(7.0) for cache in (want.keys, want.values)])
+    for slot, first, rows in data.groups():
+        for row in range(first, first + rows):
+            starts = (torch.arange(len(data.starts)) > slot).int()
+            cut = (x[row : row + 1] for x in (one.q, one.k, one.v))
+            alone = kernels.attention._launch(*cut, one.keys, one.values, data.positions[row : row + 1], starts, None, **data.options)
+            same([alone.nan_to_num(7.0)], [out[row : row + 1].nan_to_num(7.0)])
+
+
 CHECKS: dict[str, Callable[..., None]] = {"argmax": check_argmax, "pack": check_pack, "accept": check_accept, "advance": check_advance}
-CHECKS |= {"gated_delta": check_gated_delta, "causal_conv": check_causal_conv}
+CHECKS |= {"attention": check_attention, "gated_delta": check_gated_delta, "causal_conv": check_causal_conv}
 CHECKS["advance all"] = partial(check_advance, stages=("all",))
 
 

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
-import triton_kernels
 from bench.mixer_data import MAKERS
-from tests.emulator.memory import MemoryFault, Race
-from tests.triton_kernels.checks import KERNELS, check
+from tests.emulator.memory import Race
+from tests.triton_kernels.checks import check
+from tests.triton_kernels.planted import WRONG, Fault, planted
 from tests.triton_kernels.test_emulated import long_row
 
-SOURCE = Path(triton_kernels.__file__).parent
-USUAL = {"slots": 5, "depth": 3, "bucket": 8}
 WIDE = {"slots": 2, "bucket": 3, "depth": 1, "vocab": 9000}  # more than one chunk
-WRONG = (AssertionError, MemoryFault)
-
-
-class Fault(NamedTuple):
-    name: str
-    file: str
-    right: str
-    wrong: str
-    check: str
-    sizes: dict[str, Any] = USUAL
-    notices: tuple[type[Exception], ...] = WRONG
-
 
 FAULTS = [
     Fault("control", "argmax.py", "row", "row", "argmax", {"slots": 1}),
@@ -91,43 +73,23 @@ FAULTS = [
           "gated_delta", {}, (*WRONG, Race)),
     Fault("past_and_window_swapped", "causal_conv.py", "old, new) * tl.load", "new, old) * tl.load", "causal_conv", {}),
     Fault("taps_backwards", "causal_conv.py", "weight_ptr + tap * channels", "weight_ptr + (past - tap) * channels", "causal_conv", {}),
-    Fault("a_kept_row_lost", "causal_conv.py", "source = line + kept", "source = line + kept - 1", "causal_conv", {}),
+    Fault("a_kept_row_lost", "causal_conv.py", "source = line + kept +", "source = line + kept - 1 +", "causal_conv", {}),
     Fault("walk_from_slot_0", "plan.py", "wraps = slot < start", "wraps = slot < 0", "advance all"),
 ]  # fmt: skip
 
 
-@pytest.fixture
-def kernels(fault: Fault, tmp_path: Path) -> Iterator[Any]:
-    """A copy of the package, under its own name and with its own operations, that has the fault."""
-    name = f"planted_{fault.name}"
-    package = tmp_path / name
-    package.mkdir()
-    for path in SOURCE.glob("*.py"):
-        text = path.read_text().replace("triton_kernels", name).replace('"mtplab"', f'"{name}"')
-        if path.name == fault.file:
-            assert fault.right in text, "there is nowhere to plant this"
-            text = text.replace(fault.right, fault.wrong)
-        (package / path.name).write_text(text)
-    sys.path.insert(0, str(tmp_path))
-    try:
-        yield SimpleNamespace(**{part: importlib.import_module(f"{name}.{part}") for part in vars(KERNELS)})
-    finally:
-        sys.path.remove(str(tmp_path))
-        for module in [module for module in sys.modules if module.partition(".")[0] == name]:
-            del sys.modules[module]
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_fault_is_noticed(fault, kernels):
-    def suite() -> None:
+def test_fault_is_noticed(fault: Fault, tmp_path: Path):
+    def suite(kernels: Any) -> None:
         if fault.check == "long row":
             long_row(kernels)
         else:
             dtype = {} if fault.check in MAKERS else {"dtype": torch.float32}
             check(fault.check, 90, range(150), kernels, **(dtype | fault.sizes))
 
-    if fault.name == "control":
-        suite()
-        return
-    with pytest.raises(fault.notices):
-        suite()
+    with planted(fault, tmp_path) as kernels:
+        if fault.name == "control":
+            suite(kernels)
+            return
+        with pytest.raises(fault.notices):
+            suite(kernels)
