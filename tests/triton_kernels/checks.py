@@ -14,10 +14,10 @@ import triton_kernels as twins
 from bench.mixer_data import MAKERS, AttentionData, ConvData, DeltaData, to
 from bench.window_data import WindowData, random_window
 from tests.emulator.driver import emulated
-from triton_kernels import accept, advance, argmax, attention, causal_conv, gated_delta, pack
+from triton_kernels import accept, advance, argmax, attention, causal_conv, gated_delta, pack, split_attention
 
 PARTS = {"accept": accept, "advance": advance, "argmax": argmax, "attention": attention, "causal_conv": causal_conv}
-KERNELS = SimpleNamespace(**PARTS, gated_delta=gated_delta, pack=pack)
+KERNELS = SimpleNamespace(**PARTS, gated_delta=gated_delta, pack=pack, split_attention=split_attention)
 STAGES = ("all", "accept", "plan")
 ATTENTION = {torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}  # of a result, values of about 1
 SUM = 2e-6  # of a sum in another order than the twin's, terms of about 1

@@ -22,10 +22,10 @@ import triton_kernels
 from bench.mixer_data import MAKERS, attention_data
 from bench.window_data import random_window
 from tests.triton_kernels.checks import CHECKS, poisoned_empty
-from triton_kernels import attention
+from triton_kernels import split_attention
 
 FOLDER = Path(triton_kernels.__file__).parent
-FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py", "attention.py", "causal_conv.py", "gated_delta.py")
+FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py", "causal_conv.py", "gated_delta.py", "split_attention.py")
 
 
 def kernel_lines(path: Path) -> set[int]:
@@ -59,7 +59,7 @@ def main() -> int:
                 check(random_window(seed, slots=3, bucket=4, depth=3))
         CHECKS["gated_delta"](MAKERS["gated_delta"](0, shape=(1, 1, 5, 3), starts=[0, 0, 1, 3]))
         CHECKS["causal_conv"](MAKERS["causal_conv"](1, shape=(2, 1)))
-        attention.SPLIT = 64
+        split_attention.SPLIT = 64
         options = {"sliding": 70, "softcap": 3.0, "counts": [2, 0], "dtype": torch.float16}
         CHECKS["attention"](attention_data(1, lengths=[80, 0], sizes=[3, 1], shape=(2, 1, 8), **options))
         sys.settrace(None)

@@ -15,7 +15,7 @@ from bench.mixer_data import attention_data
 from tests.triton_kernels.checks import check_attention
 from tests.triton_kernels.planted import Fault, planted
 
-FILE, NAME = "attention.py", "attention"
+FILE, NAME = "split_attention.py", "attention"
 FAULTS = [
     Fault("control", FILE, "place", "place", NAME),
     Fault("sees_the_next_row", FILE, "seen = place[None] <= position[:, None]", "seen = place[None] <= position[:, None] + 1", NAME),
@@ -42,7 +42,7 @@ WINDOWS[2].v[2], WINDOWS[2].k[2] = float("nan"), float("nan")  # the last row of
 def main() -> None:
     for fault in FAULTS:
         with tempfile.TemporaryDirectory() as folder, planted(fault, Path(folder)) as kernels:
-            noticed, kernels.attention.SPLIT = False, 128
+            noticed, kernels.split_attention.SPLIT = False, 128
             try:
                 for window in WINDOWS:
                     check_attention(window, kernels)

@@ -12,7 +12,19 @@ import triton
 
 from tests.emulator.driver import Launch, emulated
 from tests.emulator.resources import resources
-from triton_kernels import Packed, SlotLimits, SlotState, accept, advance, argmax, attention, causal_conv, gated_delta, pack
+from triton_kernels import (
+    Packed,
+    SlotLimits,
+    SlotState,
+    accept,
+    advance,
+    argmax,
+    attention,
+    causal_conv,
+    gated_delta,
+    pack,
+    split_attention,
+)
 
 ARCHS = (80, 90, 100, 120)
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
@@ -108,7 +120,7 @@ def compiled(name: str, arch: int | str) -> Launch:
 @lru_cache
 def attention_kernels(name: str, arch: int | str) -> list[Launch]:
     """Attention over the splits, and their merge. AMD: with the loads in flight that its shared memory holds."""
-    with mock.patch.object(attention, "STAGES", attention.STAGES if isinstance(arch, int) else 2):
+    with mock.patch.object(split_attention, "STAGES", split_attention.STAGES if isinstance(arch, int) else 2):
         return launches(ATTENTION[name], arch)
 
 
