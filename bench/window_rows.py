@@ -1,7 +1,7 @@
 """`python -m bench.window_rows`: what a window of 8 rows costs next to one of 1 row, on a CPU, in bf16.
 
 A random dense model of 135 million parameters (30 layers, 9 heads of 64 over 3), tight rows, interleaved samples, ratios of
-medians. Prints a Markdown table and writes bench/results/window_rows_cpu.json. `--profile` shows where a window's time goes.
+medians. Prints a Markdown table and writes bench/results/window_rows_cpu.json. `--profile 128` shows where a window's time goes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ GOALS = {128: 1.3, 4096: 1.6}  # tokens of context -> the most that 8 rows of on
 WINDOWS = {"1 row": (1,), "8 rows of 1 slot": (8,), "4 rows of 2 slots": (4, 4)}
 
 
-def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL) -> Qwen35Target:
+def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL, dtype: str = "bf16") -> Qwen35Target:
     """Random weights, and caches full of random keys and values."""
+    torch.manual_seed(0)
     shapes = model_shapes(TextConfig.read(model))
     with tempfile.TemporaryDirectory() as folder:
         weights = {name: 0.02 * torch.randn(shape) for name, shape in shapes.items() if name != "lm_head.weight"}
         save_file({name: weight.bfloat16() for name, weight in weights.items()}, Path(folder) / "model.safetensors")
         (Path(folder) / "config.json").write_text(json.dumps(model))
-        target = load_target(folder, slots=slots, context=context, dtype="bf16", rows=8)
+        target = load_target(folder, slots=slots, context=context, dtype=dtype, rows=8)
     for layer in target.attention:
         layer.keys.normal_()
         layer.values.normal_()
@@ -77,14 +78,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=21)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--profile", action="store_true", help="print torch's profile of the windows at 4,096 tokens instead")
+    parser.add_argument("--profile", type=int, metavar="CONTEXT", help="print torch's profile of the windows at this context instead")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
     target = random_target(max(GOALS) + 8)
     if options.profile:
         for name, sizes in WINDOWS.items():
-            made = window(target, sizes, max(GOALS))
+            made = window(target, sizes, options.profile)
             target.verify(made)
             with torch.profiler.profile() as profile:
                 target.verify(made)

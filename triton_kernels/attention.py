@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from triton_kernels.checks import require
 from triton_kernels.launch import operation
-from triton_kernels.layout import host_groups, tiles
+from triton_kernels.layout import Batch, batches, host_groups
 from triton_kernels.split_attention import attend_splits
 
 TILE = 4  # query rows of one product
@@ -43,40 +43,53 @@ def window_attention_torch(
     _check_window(q, k, v, keys, values, positions, starts, counts, sliding, softcap)
     rows, heads, size = q.shape
     kv_heads = keys.shape[1]
-    groups = host_groups(starts, counts)
-    if not groups:
-        return torch.zeros_like(q)
-    t = tiles(groups, TILE, q.device)
-    places = positions.long()
-    keys[t.row_slots, :, places[t.rows]] = k[t.rows]
-    values[t.row_slots, :, places[t.rows]] = v[t.rows].nan_to_num()
+    share = heads // kv_heads
+    out = torch.zeros_like(q)
+    groups, places = host_groups(starts, counts), positions.tolist()
+    ends = {group.slot: places[group.first] + group.rows for group in groups}
+    for slot, first, count in groups:
+        here = slice(ends[slot] - count, ends[slot])
+        keys[slot, :, here] = k[first : first + count].transpose(0, 1)
+        values[slot, :, here] = v[first : first + count].transpose(0, 1).nan_to_num()
 
     # a row's bits must not depend on its company nor on keys past its own: products have one fixed form, [share * TILE, size]
     # by [size, BLOCK], and blocks that a row does not see add exact zeros after those that it sees
-    count, share = len(t.slots), heads // kv_heads
-    limits = places[t.table]  # [T, TILE]
-    blocks = int(limits.max()) // BLOCK + 1
-
-    def cached(cache: Tensor) -> Tensor:  # [T, kv heads, blocks, BLOCK, size]
-        return cache.unflatten(2, (-1, BLOCK))[:, :, :blocks].index_select(0, t.slots).float()
-
-    queries = (q.float() * scale).view(rows, kv_heads, share, size)[t.table].permute(0, 2, 3, 1, 4)
-    scores = queries.reshape(count, kv_heads, 1, share * TILE, size) @ cached(keys).transpose(-1, -2)
-    scores = scores.transpose(2, 3).reshape(count, kv_heads, share, TILE, blocks * BLOCK)
-    if softcap is not None:
-        scores = scores.div_(softcap).tanh_().mul_(softcap)
-    place = torch.arange(blocks * BLOCK, device=q.device)
-    unseen = place > limits[:, None, None, :, None]
-    if sliding is not None:
-        unseen |= place <= limits[:, None, None, :, None] - sliding
-    weights = scores.masked_fill_(unseen, float("-inf")).softmax(-1)
-    weights = weights.view(count, kv_heads, share * TILE, blocks, BLOCK).transpose(2, 3)
-    # 0 * NaN is NaN: an unseen value must be finite. A NaN that is seen has a NaN key too, which reaches the weights
-    sums = (weights @ cached(values).nan_to_num_()).cumsum(2)[:, :, -1]  # cumsum adds in order, whatever the length
-    tiled = sums.view(count, kv_heads, share, TILE, size).permute(0, 3, 1, 2, 4)  # [T, TILE, kv heads, share, size]
-    out = torch.zeros_like(q)
-    out[t.rows] = tiled[t.owner, t.place].reshape(-1, heads, size).to(q.dtype)
+    queries = (q.float() * scale).view(rows, kv_heads, share, size)
+    for batch in batches(groups, tuple(-(-ends[group.slot] // BLOCK) for group in groups), TILE, q.device):
+        seen_keys, seen_values = (_blocks(cache, batch) for cache in (keys, values))
+        for i, slot in enumerate(batch.slots):
+            seen_values[i].flatten(1, 2)[:, ends[slot] :] = 0  # weight 0 times NaN is NaN
+        line = torch.arange(batch.blocks * BLOCK, device=q.device)
+        for table, held, at in batch.tiles:
+            count = len(table)
+            limits = positions[table][:, None, None, :, None]  # [T, 1, 1, TILE, 1]
+            wanted = queries[table].permute(0, 2, 3, 1, 4).reshape(count, kv_heads, 1, share * TILE, size)
+            scores = (wanted @ seen_keys[:count].transpose(-1, -2)).transpose(2, 3)  # [T, kv heads, share * TILE, blocks, BLOCK]
+            scores = scores.reshape(count, kv_heads, share, TILE, -1)
+            if softcap is not None:
+                scores = scores.div_(softcap).tanh_().mul_(softcap)
+            unseen = line > limits
+            if sliding is not None:
+                unseen |= line <= limits - sliding
+            weights = scores.masked_fill_(unseen, float("-inf")).softmax(-1)
+            weights = weights.view(count, kv_heads, share * TILE, batch.blocks, BLOCK).transpose(2, 3)
+            parts = (weights @ seen_values[:count]).unbind(2)
+            sums = parts[0]
+            for part in parts[1:]:
+                sums = sums.add_(part)  # in order, whatever the length
+            tiled = sums.view(count, kv_heads, share, TILE, size).permute(0, 3, 1, 2, 4).reshape(-1, heads, size)
+            out[held] = tiled[at].to(q.dtype)
     return out
+
+
+def _blocks(cache: Tensor, batch: Batch) -> Tensor:
+    """[slots of the batch, kv heads, blocks, BLOCK, size] fp32, a copy."""
+    _, kv_heads, _, size = cache.shape
+    length = batch.blocks * BLOCK
+    copy = torch.empty(len(batch.slots), kv_heads, length, size, device=cache.device)
+    for line, slot in zip(copy, batch.slots, strict=True):
+        line.copy_(cache[slot, :, :length])
+    return copy.unflatten(2, (-1, BLOCK))
 
 
 def prefill_attention_torch(

@@ -25,6 +25,10 @@ def test_faults_planted_in_the_attention_kernels_are_noticed():
     interpret(program="interpret_faults")
 
 
+def test_a_whole_model_on_the_kernels_gives_what_it_gives_on_the_twins():
+    interpret(program="interpret_model")
+
+
 @pytest.mark.slow
 def test_more_windows():
     interpret(*range(40))
