@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
+TARGET ?= tiny_qwen
+
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -19,6 +21,16 @@ $(STAMP): pyproject.toml Makefile
 
 run: $(STAMP)
 	@$(BIN)/python -m experiments.run $(ARGS)
+
+# make sweep EXPERIMENT=quick: its runs, then the report; again: it goes on where it was killed
+sweep: $(STAMP)
+	@test -n "$(EXPERIMENT)" || { echo "error: EXPERIMENT is not given, expected one of $(notdir $(basename $(wildcard configs/experiment/*.yaml)))" >&2; exit 2; }
+	@$(BIN)/python -m experiments.run -m experiment=$(EXPERIMENT) report=true $(ARGS)
+
+# one page, tables and pictures of all runs below a folder: make report DIR=outputs/sweep ARGS="--baseline policy=static_k,policy.k=1"
+report: $(STAMP)
+	@test -n "$(DIR)" || { echo "error: DIR is not given, expected a folder of runs: make report DIR=outputs" >&2; exit 2; }
+	@$(BIN)/python -m experiments.report "$(DIR)" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -38,6 +50,10 @@ test-triton-3.6:
 # speed of the shipped model on this machine, as ratios
 speed: $(STAMP)
 	@$(BIN)/python -m bench.speed $(ARGS)
+
+# what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
+profile: $(STAMP)
+	@$(BIN)/python -m experiments.profile target=$(TARGET) $(ARGS)
 
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)

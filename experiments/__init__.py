@@ -1,5 +1,5 @@
 """Experiments: the Hydra entry points, workloads, outputs and reports."""
 
-from experiments.results import load
+from experiments.report.load import load
 
 __all__ = ["load"]

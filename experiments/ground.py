@@ -8,8 +8,8 @@ from typing import Protocol
 from rich.console import Console
 
 from experiments.checks import BadInput
-from experiments.reference import Plain
-from experiments.setup import Plan
+from experiments.parity import Plain
+from experiments.plan import Plan
 from mtp.engine import Engine
 from mtp.execution.protocol import Executor
 from mtp.layout_cache import GraphBackend

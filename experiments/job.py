@@ -10,15 +10,17 @@ from rich.console import Console
 
 from experiments import results
 from experiments.ground import Ground, engine_for
-from experiments.model_ground import ModelGround
+from experiments.identity import fingerprint_of
+from experiments.parity import Parity, compare
+from experiments.plan import Plan, plan_of
+from experiments.progress import Line
 from experiments.recorded import write_recording
-from experiments.reference import Parity, compare
-from experiments.screen import LiveLine, show
-from experiments.setup import plan_of
+from experiments.screen import show
 from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
 from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
+from mtp.grants.ring import Ring
 from mtp.layout_figures import layout_figures
 from mtp.metrics import summarise
 from mtp.policies import StaticK
@@ -33,11 +35,18 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
     plan = plan_of(config)
     workload = plan.workload
-    return run_on(TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else ModelGround(plan, config), folder, run_id, console)
+    ground = TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config)
+    return run_on(ground, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
 
 
-def run_on(ground: Ground, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
-    """See `run_job`."""
+def _on_model(plan: Plan, config: DictConfig) -> Ground:
+    from experiments.model_ground import ModelGround  # needs torch, which tapes do without
+
+    return ModelGround(plan, config)
+
+
+def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Console) -> dict[str, Any]:
+    """See `run_job`. identity: run_id and fingerprint."""
     plan, settings = ground.plan, ground.plan.settings
     ground.announce(console)
     executor = ground.executor()
@@ -50,14 +59,16 @@ def run_on(ground: Ground, folder: Path, run_id: str, console: Console) -> dict[
     plain = _plain_speed(ground) if settings.plain else None
     layout = plan.layout.build(executor.now, lambda: ground.graphs(executor))
     engine = engine_for(plan, executor, ground.requests, layout=layout)
-    with LiveLine(console, sum(request.max_new_tokens for request in ground.requests), "decoding") as line:
-        engine.on_tokens = line.committed
+    with Line(console, engine, sum(request.max_new_tokens for request in ground.requests), "decoding"):
         began = executor.now()
         finished = engine.run()
         wall_s = executor.now() - began
     parity = compare(reference, finished) if reference is not None else Parity(0, False, None)
-    metrics = _metrics(ground, engine, run_id, plain, parity, warmup_s, wall_s)
+    metrics = _metrics(ground, engine, identity, plain, parity, warmup_s, wall_s)
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
+    results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
+    if isinstance(engine.grants, Ring):
+        results.write_grants(folder / "grants.parquet", engine.grants.log)
     results.write_tokens(folder / "tokens.jsonl", finished, ground.decode)
     results.write_json(folder / "metrics.json", metrics)
     first = min(finished, key=lambda done: done.id)
@@ -88,7 +99,7 @@ def _seconds(engine: Engine, kind: str) -> float:
 
 
 def _metrics(
-    ground: Ground, engine: Engine, run_id: str, plain: float | None, parity: Parity, warmup_s: float, wall_s: float
+    ground: Ground, engine: Engine, identity: dict[str, str], plain: float | None, parity: Parity, warmup_s: float, wall_s: float
 ) -> dict[str, Any]:
     windows = [step for step in engine.steps if step.kind == "window"]
     decode_s = _seconds(engine, "window")
@@ -104,7 +115,7 @@ def _metrics(
     of_request = request_grants(engine.grants, engine.finished)
     figures["requests"] = [entry | of_request[entry["id"]] for entry in figures["requests"]]
     return {
-        "run_id": run_id,
+        **identity,
         "git_commit": results.git_commit(),
         "versions": results.versions(),
         "device": ground.device,

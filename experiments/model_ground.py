@@ -13,8 +13,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.ground import engine_for
-from experiments.reference import Plain, plain_executor, plain_tokens
-from experiments.setup import Plan, setup
+from experiments.parity import Plain
+from experiments.plan import Plan
+from experiments.reference import plain_executor, plain_tokens
+from experiments.setup import setup
 from mtp.execution.bit_equal import bit_equal_row_counts
 from mtp.execution.buckets import Buckets
 from mtp.execution.graphs import graphs_for
@@ -36,7 +38,7 @@ class ModelGround:
         self._made = setup(plan, config)
         self._target_folder = Path(to_absolute_path(str(config.target.path)))
         self._cache = Path(to_absolute_path(str(config.cache_dir)))
-        cuda = plan.device.type == "cuda"
+        cuda = self._made.device.type == "cuda"
         self.requests = self._made.requests
         self.evidence = "gpu" if cuda else "cpu"
         self.device = torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
@@ -46,7 +48,7 @@ class ModelGround:
         settings, target = self.plan.settings, self._made.target
         console.print(
             f"{len(self.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
-            f"{str(target.dtype).removeprefix('torch.')} on {self.plan.device}"
+            f"{str(target.dtype).removeprefix('torch.')} on {self._made.device}"
         )
         equal = bit_equal_row_counts(target.linear_weights(), rows=max((settings.rows, *settings.buckets.sizes)))
         console.print(f"row counts with bit-equal products here: {', '.join(map(str, equal))}")
@@ -61,7 +63,7 @@ class ModelGround:
             "largest_group": max(settings.sizes),
             "depth": policy.depth,
             "buckets": settings.buckets,
-            "device": self.plan.device,
+            "device": self._made.device,
             "reload_drafter": self._made.load_drafter,
         }
         if settings.plan == "host":
@@ -74,7 +76,7 @@ class ModelGround:
 
     def graphs(self, executor: Executor) -> GraphBackend:
         assert isinstance(executor, ModelExecutor)
-        return graphs_for(self.plan.device, executor.resting)
+        return graphs_for(self._made.device, executor.resting)
 
     def reference(self) -> dict[str, Plain]:
         return plain_tokens(self._made, self._target_folder, self._cache)

@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import get_args_parser
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from hydra.plugins.sweeper import Sweeper
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import BadInput
-from experiments.setup import plan_of
+from experiments.identity import fingerprint_of
+from experiments.overrides import jobs_of, key_of, not_swept, one_line, parse, single_job
+from experiments.plan import plan_of
 
-SHOWS = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc", "--resolve")
+
+@dataclass(frozen=True)
+class Checked:
+    """A command line whose every job can be used.
+
+    overrides: as given; base: its config without what is swept, with `hydra`; jobs: each one's overrides and the fingerprint of its
+    config."""
+
+    sweep: bool
+    overrides: tuple[str, ...]
+    base: DictConfig
+    jobs: tuple[tuple[tuple[str, ...], str], ...]
 
 
-def precheck(arguments: Sequence[str], configs: str, name: str) -> None:
+def precheck(arguments: Sequence[str], configs: str, name: str) -> Checked:
     """Raises BadInput with one line for the first override, key or value that cannot be used."""
-    if any(argument.split("=")[0] in SHOWS for argument in arguments):
-        return
     parsed = get_args_parser().parse_args(list(arguments))
     with initialize_config_dir(configs, version_base="1.3"):
-        known = set(compose(name))
-        for overrides in jobs_of(parsed.overrides, parsed.multirun):
-            _no_null_groups(overrides, Path(configs))
-            try:
-                config = compose(name, overrides=overrides)
-                if unknown := sorted(set(config) - known):
-                    raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
-                plan_of(config)
-            except BadInput:
-                raise
-            except (HydraException, OmegaConfBaseException, ValueError) as wrong:  # Hydra raises a bare one for group=null
-                raise BadInput(_one_line(wrong)) from wrong
+        known = _known(configs, name)
+        parse(parsed.overrides)
+        base = _composed(name, not_swept(parsed.overrides), configs, whole=True)
+        sweep = parsed.multirun or base.hydra.mode == RunMode.MULTIRUN
+        if sweep and not base.hydra.sweeper._target_.endswith(".BasicSweeper"):
+            raise BadInput(f"hydra/sweeper is {base.hydra.runtime.choices['hydra/sweeper']}, expected basic")
+        jobs, compose_job = [], Composer(name, configs)
+        for overrides in jobs_of(parsed.overrides, base) if sweep else [single_job(parsed.overrides)]:
+            config = compose_job(overrides) if sweep else OmegaConf.masked_copy(base, [key for key in map(str, base) if key != "hydra"])
+            if unknown := sorted(set(config) - known):
+                raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
+            jobs.append((tuple(overrides), _checked(config)))
+    return Checked(sweep, tuple(parsed.overrides), base, tuple(jobs))
 
 
-def jobs_of(overrides: Sequence[str], multirun: bool) -> list[list[str]]:
-    """The overrides of every job of a command line."""
+@cache
+def _known(configs: str, name: str) -> frozenset[str]:
+    """The keys a config may have; within Hydra's initialisation."""
+    return frozenset(map(str, compose(name)))
+
+
+class Composer:
+    """Composes the jobs of a sweep. What Hydra does slowly, it does once for each choice of groups; the values that differ are set
+    as Hydra sets them."""
+
+    def __init__(self, name: str, configs: str) -> None:
+        self._name, self._configs = name, configs
+        self._made: dict[tuple[str, ...], DictConfig] = {}
+
+    def __call__(self, overrides: Sequence[str]) -> DictConfig:
+        """Raises BadInput."""
+        groups = tuple(one for one in overrides if self._of_a_group(key_of(one)))
+        if groups not in self._made:
+            self._made[groups] = _composed(self._name, groups, self._configs)
+        config = copy.deepcopy(self._made[groups])
+        values = [one for one in parse(overrides) if not self._of_a_group(key_of(one)) and not key_of(one).startswith("hydra.")]
+        try:
+            ConfigLoaderImpl._apply_overrides_to_config(values, config)
+        except (HydraException, OmegaConfBaseException) as wrong:
+            raise BadInput(one_line(wrong)) from wrong
+        return config
+
+    def _of_a_group(self, key: str) -> bool:
+        return "/" in key or "@" in key or (Path(self._configs) / key).is_dir()
+
+
+def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = False) -> DictConfig:
+    """whole: with `hydra`."""
+    _no_null_groups(overrides, Path(configs))
     try:
-        parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
-    except HydraException as wrong:
-        raise BadInput(_one_line(wrong)) from wrong
-    swept = [override for override in parsed if override.is_sweep_override()]
-    if not multirun:
-        if swept:
-            key = swept[0].get_key_element()
-            given = str(swept[0].input_line).split("=", 1)[1]
-            raise BadInput(f"{key} is {given}: several values need -m, and a list needs brackets: {key}=[{given}]")
-        return [list(overrides)]
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+        return compose(name, overrides=list(overrides), return_hydra_config=whole)
+    except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as wrong:  # Hydra raises bare ones too
+        hint = " (the extras sweep and ray bring more)" if "hydra/launcher" in str(wrong) else ""
+        raise BadInput(one_line(wrong) + hint) from wrong
 
-    Plugins.instance()
-    assert issubclass(BasicSweeper, Sweeper)
-    return [list(job) for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
+
+def _checked(config: DictConfig) -> str:
+    try:
+        plan_of(config)
+        return fingerprint_of(config)
+    except BadInput:
+        raise
+    except (HydraException, OmegaConfBaseException, ValueError) as wrong:
+        raise BadInput(one_line(wrong)) from wrong
 
 
 def _no_null_groups(overrides: Sequence[str], configs: Path) -> None:
@@ -66,11 +112,3 @@ def _no_null_groups(overrides: Sequence[str], configs: Path) -> None:
         if value == "null" and (configs / group).is_dir():
             options = sorted(file.stem for file in (configs / group).glob("*.yaml"))
             raise BadInput(f"{group} is null, expected one of {', '.join(options)}")
-
-
-def _one_line(wrong: Exception) -> str:
-    """Hydra's own message without its search paths and links."""
-    text = " ".join(str(wrong).split())
-    for tail in (" Config search path:", " See https:"):
-        text = text.split(tail)[0]
-    return text

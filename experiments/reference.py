@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from experiments.parity import Plain
 from experiments.results import fingerprint, write_json
 from experiments.setup import Setup
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
 from mtp.policies import StaticK
-from mtp.request import Finished, Request
-
-
-@dataclass(frozen=True)
-class Plain:
-    tokens: list[int]
-    finish: str
-
-
-@dataclass(frozen=True)
-class Parity:
-    """first_difference: {request, index, plain, run} of the first token that differs, None when all are equal."""
-
-    checked: int
-    exact: bool
-    first_difference: dict[str, Any] | None
+from mtp.request import Request
 
 
 def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
@@ -43,7 +28,7 @@ def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
         largest_group=1,
         depth=0,
         buckets=buckets,
-        device=setup.plan.device,
+        device=setup.device,
     )
 
 
@@ -65,23 +50,6 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Pla
             write_json(file, {"tokens": done.tokens, "finish": done.finish})
         tokens[request.id] = Plain(**json.loads(file.read_text()))
     return tokens
-
-
-def compare(reference: dict[str, Plain], finished: list[Finished]) -> Parity:
-    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against its beginning."""
-    ended = {done.id: done for done in finished}
-    for name, plain in sorted(reference.items()):
-        done = ended.get(name)
-        got = list(done.tokens) if done else []
-        cut = done is not None and done.finish in ("cancelled", "error")
-        expected = plain.tokens[: len(got)] if cut else plain.tokens
-        if got != expected:
-            place = next((i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), min(len(expected), len(got)))
-            at = {"plain": expected[place] if place < len(expected) else None, "run": got[place] if place < len(got) else None}
-            return Parity(len(finished), False, {"request": name, "index": place, **at})
-        if done is None or (not cut and done.finish != plain.finish):
-            return Parity(len(finished), False, {"request": name, "index": len(got), "plain": plain.finish, "run": done and done.finish})
-    return Parity(len(finished), True, None)
 
 
 def weights_fingerprint(folder: Path) -> str:
@@ -111,7 +79,7 @@ def _key(setup: Setup, request: Request, weights: str) -> str:
             "prefill_chunk": settings.prefill_chunk,
             "buckets": settings.buckets.sizes,
             "dtype": str(setup.target.dtype),
-            "device": str(setup.plan.device),
+            "device": str(setup.device),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }

@@ -1,7 +1,8 @@
-"""What configs may refer to: ${shipped:NAME}, ${prompts:NAME}, ${run_id:}."""
+"""What configs may refer to: ${shipped:NAME}, ${prompts:NAME}, ${run_id:}, ${folder_name:TEXT,OTHERWISE}."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from functools import cache
 
@@ -16,8 +17,14 @@ def run_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
+def folder_name(text: str | None, otherwise: str) -> str:
+    """Text as one safe and short part of a path; None: the other one."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:60] or otherwise if text else otherwise
+
+
 def register() -> None:
     """Idempotent."""
     OmegaConf.register_new_resolver("shipped", lambda name: str(PROJECT / "experiments" / "models" / name), replace=True)
     OmegaConf.register_new_resolver("prompts", lambda name: str(PROJECT / "experiments" / "prompts" / f"{name}.jsonl"), replace=True)
     OmegaConf.register_new_resolver("run_id", run_id, replace=True)
+    OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

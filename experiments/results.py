@@ -7,14 +7,17 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from mtp.grants.entry import Grant
 from mtp.metrics import Round
 from mtp.request import Finished
+from mtp.steps import Step
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -32,7 +35,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
     """rounds.parquet: one row per slot and window."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     schema = {
         "window": pl.Int64,
         "slot": pl.Int32,
@@ -45,7 +47,39 @@ def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
         "start_s": pl.Float64,
         "end_s": pl.Float64,
     }
-    columns = {name: [getattr(round_, name) for round_ in rounds] for name in schema}
+    write_table(path, {name: [getattr(round_, name) for round_ in rounds] for name in schema}, schema)
+
+
+def write_steps(path: Path, steps: Sequence[Step], began_s: float) -> None:
+    """steps.parquet: one row per step of the engine. Seconds since its start; `path`: how a window ran, null for a prefill."""
+    schema = {
+        "kind": pl.String,
+        "rows": pl.Int32,
+        "padded": pl.Int32,
+        "speculative": pl.Boolean,
+        "path": pl.String,
+        "start_s": pl.Float64,
+        "end_s": pl.Float64,
+        "verify_s": pl.Float64,
+        "commit_s": pl.Float64,
+        "capture_s": pl.Float64,
+    }
+    columns: dict[str, list[Any]] = {name: [getattr(step, name) for step in steps] for name in ("kind", "rows", "padded", "speculative")}
+    columns["path"] = [step.halves.path if step.kind == "window" else None for step in steps]
+    columns |= {name: [getattr(step, name) - began_s for step in steps] for name in ("start_s", "end_s")}
+    columns |= {f"{name}_s": [getattr(step.halves, name) for step in steps] for name in ("verify", "commit", "capture")}
+    write_table(path, columns, schema)
+
+
+def write_grants(path: Path, log: Sequence[Grant]) -> None:
+    """grants.parquet: one row per grant that ended, on the clock of granted rounds; see `Grant`."""
+    schema: dict[str, Any] = {"request": pl.String} | dict.fromkeys(("began", "ended", "rounds", "tokens", "waited"), pl.Int64)
+    schema["again"] = pl.Boolean
+    write_table(path, {name: [getattr(grant, name) for grant in log] for name in schema}, schema)
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
     pl.DataFrame(columns, schema=schema).write_parquet(aside)
     aside.replace(path)
 
@@ -80,6 +114,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_commit() -> str | None:
     """The project's commit, with + where the working tree differs; None outside a checkout."""
     try:
@@ -88,25 +123,3 @@ def git_commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if dirty else "")
-
-
-def load(folder: str | Path) -> pl.DataFrame:
-    """One row per run below the folder: its status, the scalar figures of metrics.json, nested ones as `group.name`."""
-    rows = []
-    for status_file in sorted(Path(folder).rglob("status.json")):
-        row: dict[str, Any] = {"folder": str(status_file.parent)} | _flat(json.loads(status_file.read_text()))
-        metrics = status_file.with_name("metrics.json")
-        if metrics.exists():
-            row |= _flat(json.loads(metrics.read_text()))
-        rows.append(row)
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, item in value.items():
-        if isinstance(item, Mapping):
-            flat |= _flat(item, f"{prefix}{name}.")
-        elif not isinstance(item, list):
-            flat[prefix + name] = item
-    return flat

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments import resolvers
 from experiments.checks import BadInput
-from experiments.job import run_job
-from experiments.precheck import precheck
-from experiments.results import PROJECT, write_json
+from experiments.completion import complete, completes
+from experiments.overrides import shows
+from experiments.results import PROJECT, git_commit, versions, write_json
+from experiments.sweep.attempt import stay_on_leash
+
+# what needs torch is imported late: tab completion and --help need none of it
 
 CONFIGS = str(PROJECT / "configs")
 
-
-failures: list[tuple[str, int]] = []  # (what failed, exit code) of every job of this process
+failures: list[tuple[str, int]] = []  # what failed in this process, and its exit code
 
 
 @hydra.main(version_base="1.3", config_path=CONFIGS, config_name="run")
 def job(config: DictConfig) -> None:
-    """One job. Its failure is kept in its folder and in `failures`; the other jobs of a sweep go on."""
-    folder = Path(HydraConfig.get().runtime.output_dir)
-    if (folder / "status.json").exists():
-        failures.append((f"error: {folder} holds a run already, expected a folder of its own", 2))
-        return
+    """One job. Its failure is kept in its folder and in `failures`."""
+    from experiments.identity import fingerprint_of, resolved
+    from experiments.job import run_job
+
+    folder, run_id = Path(HydraConfig.get().runtime.output_dir), resolvers.run_id()
+    fingerprint = fingerprint_of(config)
     state: dict[str, str | None] = {"state": "ok", "error": None}
     try:
-        swept = HydraConfig.get().mode == RunMode.MULTIRUN
-        run_id = resolvers.run_id() + (f"-{HydraConfig.get().job.num}" if swept else "")
+        about = {"run_id": run_id, "fingerprint": fingerprint, "git_commit": git_commit(), "versions": versions()}
+        write_json(folder / "config.json", about | {"config": resolved(config)})
         run_job(config, folder, run_id, Console())
     except BadInput as wrong:
         failures.append((f"error: {wrong}", 2))
@@ -42,21 +45,42 @@ def job(config: DictConfig) -> None:
     except Exception as fault:
         failures.append((f"failed: {fault} (see {folder / 'status.json'})", 1))
         state = {"state": "failed", "error": traceback.format_exc()}
-    write_json(folder / "status.json", state)
+    write_json(folder / "status.json", state | {"fingerprint": fingerprint})
 
 
 def main() -> None:
     resolvers.register()
+    stay_on_leash()
+    arguments = sys.argv[1:]
+    if completes(arguments):
+        complete(job, arguments)
+        return
+    if shows(arguments):
+        job()
+        return
     try:
-        precheck(sys.argv[1:], CONFIGS, "run")
+        code = _checked_and_run(arguments)
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(2)
+        code = 2
+    sys.exit(code)
+
+
+def _checked_and_run(arguments: Sequence[str]) -> int:
+    """The exit code. Raises BadInput before anything starts."""
+    from experiments.precheck import precheck
+    from experiments.sweep.choose import repeated
+    from experiments.sweep.run import run_sweep
+
+    checked = precheck(repeated(arguments), CONFIGS, "run")
+    if checked.sweep:
+        return run_sweep(checked, CONFIGS)
+    if (Path(checked.base.hydra.run.dir) / "status.json").exists():
+        raise BadInput(f"hydra.run.dir is {checked.base.hydra.run.dir}, which holds a run already, expected a folder of its own")
     job()
     for what, _ in failures:
         print(what, file=sys.stderr)
-    if failures:
-        sys.exit(failures[0][1] if len(failures) == 1 else 1)
+    return failures[0][1] if failures else 0
 
 
 if __name__ == "__main__":

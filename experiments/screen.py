@@ -1,43 +1,13 @@
-"""What a person sees: a live line while a run works, and the tables at its end."""
+"""What a person sees at the end of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
-
-
-class LiveLine:
-    """A progress bar of tokens with the speed so far; silent where the output is no terminal."""
-
-    def __init__(self, console: Console, total_tokens: int, label: str) -> None:
-        counts = TextColumn("{task.completed:.0f}/{task.total:.0f} tokens {task.fields[speed]}")
-        columns = (TextColumn("{task.description}"), BarColumn(), counts, TimeElapsedColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._task = self._progress.add_task(label, total=total_tokens, speed="")
-        self._tokens = 0
-        self._next = 0.0
-
-    def __enter__(self) -> LiveLine:
-        self._began = perf_counter()
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def committed(self, request: str, tokens: Sequence[int]) -> None:
-        self._tokens += len(tokens)
-        if perf_counter() < self._next:  # on tapes there are thousands of commits a second
-            return
-        self._next = perf_counter() + 0.05
-        speed = self._tokens / max(1e-9, perf_counter() - self._began)
-        self._progress.update(self._task, completed=self._tokens, speed=f"{speed:.0f} tok/s")
 
 
 def show(console: Console, metrics: dict[str, Any], text: str, request: str, folder: str) -> None:

@@ -15,7 +15,6 @@ from mtp.grants.discipline import Parked, RingDiscipline, Share, Unit
 from mtp.layout_cache import GraphBackend
 from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 from mtp.policies import Policy, RotateGrow, StaticK
-from triton_kernels.launch import MOST_ROWS, MOST_SLOTS
 
 GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device", "cost")
 MOST_ON_TAPES = (1024, 4096)  # slots, rows
@@ -42,7 +41,7 @@ class Settings:
         assert isinstance(values, dict)
         if missing := [name for name in cls.__annotations__ if name not in values] + [name for name in GROUPS if not values.get(name)]:
             raise BadInput(f"{missing[0]} is missing, expected a value")
-        most_slots, most_rows = MOST_ON_TAPES if on_tapes else (MOST_SLOTS, MOST_ROWS)
+        most_slots, most_rows = MOST_ON_TAPES if on_tapes else _most_of_the_kernels()
         rows = integer("rows", values["rows"], 1, most_rows)
         sizes = tuple(integers("sizes", values["sizes"], 1))
         if 1 not in sizes or list(sizes) != sorted(set(sizes)):
@@ -53,8 +52,14 @@ class Settings:
             raise BadInput(str(wrong)) from wrong
         if max(buckets.sizes, default=0) > most_rows:
             raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {most_rows}")
-        if not isinstance(values["plain"], bool):
-            raise BadInput(f"plain is {values['plain']!r}, expected true or false")
+        for name in ("plain", "report"):
+            if not isinstance(values.get(name), bool):
+                raise BadInput(f"{name} is {values.get(name)!r}, expected true or false")
+        for name in ("tag", "resume"):
+            if isinstance(values.get(name), (list, dict)):
+                raise BadInput(f"{name} is {values[name]}, expected one text")
+        if values.get("resume") is None:
+            raise BadInput("resume is null, expected auto, new or the folder of a sweep")
         return cls(
             slots=integer("slots", values["slots"], 1, most_slots),
             rows=rows,
@@ -68,6 +73,12 @@ class Settings:
             share=choice("share", values.get("share"), ("window", "tick")),
             plan=choice("plan", values["plan"], ("host", "device")),
         )
+
+
+def _most_of_the_kernels() -> tuple[int, int]:
+    from triton_kernels.launch import MOST_ROWS, MOST_SLOTS  # needs torch, which tapes do without
+
+    return MOST_SLOTS, MOST_ROWS
 
 
 @dataclass(frozen=True)

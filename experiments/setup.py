@@ -1,32 +1,24 @@
-"""A config becomes objects, once, at the edge."""
+"""A plan becomes a target, a drafter and requests."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate, to_absolute_path
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 from tokenizers import Tokenizer
 
+from experiments.build import absolute, build, folder
 from experiments.chat import chat_of
-from experiments.checks import BadInput, choice, integer
-from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
-from experiments.tape_set import TapeWorkload
+from experiments.checks import BadInput
+from experiments.plan import Plan
 from experiments.workloads import PromptFile
-from mtp.costs import Cost
 from mtp.drafters.protocol import Drafter
-from mtp.drafters.qwen_mtp import MAX_DEPTH
-from mtp.grants import Discipline, Everyone
-from mtp.policies import Policy, Record
+from mtp.policies import Record
 from mtp.request import Request
-from mtp.targets import check_target
 from mtp.targets.protocol import Target
 
 SMALL = 32_000_000  # parameters
@@ -34,21 +26,9 @@ DEFAULT_THREADS = torch.get_num_threads()  # before any job changes it
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing else."""
-
-    settings: Settings
-    policy: Policy
-    layout: LayoutSettings
-    grants: Discipline
-    workload: PromptFile | TapeWorkload
-    device: torch.device
-    cost: Cost
-
-
-@dataclass(frozen=True)
 class Setup:
     plan: Plan
+    device: torch.device
     target: Target
     drafter: Drafter | None
     load_drafter: Callable[[], Any]
@@ -56,49 +36,11 @@ class Setup:
     requests: list[Request]
 
 
-def plan_of(config: DictConfig) -> Plan:
-    """Raises BadInput for any value that cannot be used."""
-    on_tapes = brings_tapes(config)
-    settings = Settings.of(config, on_tapes=on_tapes)
-    only_keys("sampling", config.sampling, {"kind"})
-    only_keys("device", config.device, {"name", "threads"})
-    choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
-    policy = build(config.policy, "policy")
-    if policy.depth > MAX_DEPTH:
-        raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {MAX_DEPTH}")
-    if settings.rows < min(policy.sizes):
-        raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
-    layout = LayoutSettings.of(config.layout)
-    check_grant(config.grant, settings)
-    grants, workload = build(config.grant, "grant"), build(absolute(config.workload), "workload")
-    if settings.plan == "device":
-        check_device_plan(policy, layout, grants, on_tapes)
-    if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
-        raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device), build(config.cost, "cost"))
-    if on_tapes:
-        deepest = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed).depth
-        if policy.depth > deepest:
-            raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {deepest} (the depth of these tapes)")
-        return plan
-    # every line is read, whatever its text will encode to
-    workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    checked_target(config.target)
-    return plan
-
-
-def brings_tapes(config: DictConfig) -> bool:
-    """Whether the workload says that it needs no model. What is wrong with it is said when it is built."""
-    try:
-        return bool(getattr(get_object(config.workload._target_), "on_tapes", False))
-    except Exception:
-        return False
-
-
 def setup(plan: Plan, config: DictConfig) -> Setup:
     """Loads target, drafter and prompts. Raises BadInput as above."""
     settings = plan.settings
     assert isinstance(plan.workload, PromptFile)
+    assert plan.device is not None
     rows = max((settings.rows, *settings.buckets.sizes))
     target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
     torch.set_num_threads(config.device.threads or threads_for(target))
@@ -122,74 +64,10 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
         return tokenizer.encode(text).ids
 
     requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    return Setup(plan, target, drafter, load_drafter, tokenizer, requests)
-
-
-def checked_target(node: DictConfig) -> None:
-    """All that can be refused before weights are read."""
-    path = folder("target.path", node)
-    only_keys("target", node, {"_target_", "_partial_", "path", "context", "dtype"})
-    try:
-        check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))
-    except ValueError as wrong:
-        raise BadInput(one_line(wrong, "target")) from wrong
-
-
-def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
-    if unknown := sorted(set(map(str, node)) - known):
-        raise BadInput(
-            f"{group}.{unknown[0]} is no key of {group}, expected {' or '.join(sorted(name for name in known if name[0] != '_'))}"
-        )
+    return Setup(plan, plan.device, target, drafter, load_drafter, tokenizer, requests)
 
 
 def threads_for(target: Target) -> int:
     """torch's own choice, but one for a model whose products are too small to be shared: there threads mostly wait."""
     parameters = sum(weight.numel() for weight in target.linear_weights())
     return 1 if parameters < SMALL else DEFAULT_THREADS
-
-
-def build(node: DictConfig, name: str, **arguments: Any) -> Any:
-    """Instantiate a config node; what its constructor refuses becomes one line."""
-    try:
-        made = instantiate(node, _convert_="all")
-        if arguments:
-            known = inspect.signature(made.func).parameters
-            if unknown := sorted(made.keywords.keys() - known.keys()):
-                raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(known.keys() - arguments.keys())}")
-        return made(**arguments) if arguments else made
-    except InstantiationException as wrong:
-        cause = wrong.__cause__ or wrong
-        if isinstance(cause, (ValueError, TypeError, OSError)):
-            raise BadInput(one_line(cause, name)) from wrong
-        raise
-    except (ValueError, OSError, OmegaConfBaseException) as wrong:
-        raise BadInput(one_line(wrong, name)) from wrong
-
-
-def one_line(wrong: BaseException, name: str) -> str:
-    text = " ".join(str(wrong).split())
-    return text if isinstance(wrong, BadInput) else f"{name}: {text}"
-
-
-def absolute(node: DictConfig) -> DictConfig:
-    """Relative paths are the launch folder's, whatever the working folder of the job."""
-    paths = {name: to_absolute_path(str(node[name])) for name in ("path", "trace") if node.get(name, None) is not None}
-    return OmegaConf.merge(node, paths)  # type: ignore[return-value]
-
-
-def folder(key: str, node: DictConfig) -> str:
-    if OmegaConf.is_missing(node, "path"):
-        raise BadInput(f"{key} is not given, expected a checkpoint folder")
-    path = to_absolute_path(str(node.path))
-    if not Path(path).is_dir():
-        raise BadInput(f"{key} is {node.path}, expected an existing checkpoint folder")
-    return path
-
-
-def device_of(node: DictConfig) -> torch.device:
-    name = choice("device.name", node.name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BadInput("device.name is cuda, but torch finds no GPU here, expected auto or cpu")
-    if node.threads is not None:
-        integer("device.threads", node.threads, 1)
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from experiments.reference import Plain
-from experiments.setup import Plan
+from experiments.parity import Plain
+from experiments.plan import Plan
 from experiments.tape_set import TapeWorkload
 from mtp.execution.buckets import Buckets
 from mtp.execution.protocol import Executor

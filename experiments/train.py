@@ -18,7 +18,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from experiments.checks import BadInput
-from experiments.precheck import SHOWS
+from experiments.overrides import shows
 from experiments.results import PROJECT, write_json
 from experiments.training.card import write_card
 from experiments.training.corpus import Corpus, documents
@@ -97,7 +97,7 @@ def job(config: DictConfig) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code: 2 with one line for input that cannot be used, found before Hydra starts a job."""
-    if not any(argument.split("=")[0] in SHOWS for argument in arguments):
+    if not shows(arguments):
         try:
             with initialize_config_dir(CONFIGS, version_base="1.3"):
                 settings(compose("train", overrides=[one for one in arguments if not one.startswith("-")]))

@@ -18,7 +18,7 @@ from mtp.execution.protocol import Executor, Outcome, Planner
 from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Layout
 from mtp.metrics import Round
-from mtp.policies import Declining, Learning, Part, Policy, Seen
+from mtp.policies import Declining, Learning, Policy, Seen
 from mtp.request import Finish, Finished, Request, Stream
 from mtp.steps import Flight, Step, part_of, round_of
 
@@ -195,7 +195,8 @@ class Engine:
         stream.prefill_s += self.executor.now() - begin_s
         if outcome is not None:
             stream.position = end - 1
-            self._tell([part_of(stream, 0, outcome)], rows=1, padded=0, depth=depth, seconds=self.executor.now() - begin_s)
+            if self.learning:
+                self.learning.saw(Seen((part_of(stream, 0, outcome),), 1, 0, depth, self.executor.now() - begin_s))
             self._book(stream, outcome, stream.prefill_s)
         self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
@@ -268,9 +269,9 @@ class Engine:
             for group, outcome in zip(groups, outcomes, strict=True)
             if self.streams.get(group.slot) is (stream := flight.streams[group.slot])
         ]
-        parts = [part_of(stream, group.rows, outcome) for stream, group, outcome in landing]
-        seconds = end_s - begin_s - flight.halves.capture
-        self._tell(parts, rows=rows, padded=flight.work.padded, depth=flight.depth, seconds=seconds)
+        if self.learning:
+            parts = tuple(part_of(stream, group.rows, outcome) for stream, group, outcome in landing)
+            self.learning.saw(Seen(parts, rows, flight.work.padded, flight.depth, end_s - begin_s - flight.halves.capture))
         for stream, group, outcome in landing:
             self.rounds.append(round_of(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
             stream.rounds += 1
@@ -279,10 +280,6 @@ class Engine:
         self.windows += bool(landing)
         self._landed_s = self.executor.now()
         self.steps.append(Step("window", rows, begin_s, self._landed_s, flight.work.padded, flight.halves, flight.speculative))
-
-    def _tell(self, parts: Sequence[Part], *, rows: int, padded: int, depth: int, seconds: float) -> None:
-        if self.learning:
-            self.learning.saw(Seen(tuple(parts), rows, padded, depth, seconds))
 
     # ---- booking
 

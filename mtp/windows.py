@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -68,6 +68,11 @@ def next_start(walk: Sequence[SlotView], entered: int, start: int) -> int:
     return walk[entered % len(walk)].slot if entered < len(walk) else walk[1 % len(walk)].slot
 
 
+def first_left_out(walk: Sequence[SlotView], lengths: Mapping[int, int], start: int) -> int:
+    """`next_start` for a plan that may leave out any slot of the walk."""
+    return next((view.slot for view in walk if view.slot not in lengths), next_start(walk, len(walk), start))
+
+
 def rotate_grow(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> WindowPlan:
     """The published window-sharing policy, group sizes 1, 2 and 4.
 
@@ -107,6 +112,22 @@ def static_k(slots: Sequence[SlotView], *, k: int, rows: int = 8, start: int = 0
         if grown - 1 <= left:
             lengths[view.slot] = grown
             left -= grown - 1
+    return WindowPlan(groups_of(lengths), next_start(walk, len(entered), start))
+
+
+def rotate_anchors_first(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> WindowPlan:
+    """`rotate_grow`, but every anchor gets a row before any draft does: then groups grow to 2, then to 4 rows, in rotation."""
+    check_rows(rows)
+    walk = rotation(slots, start)
+    entered = walk[:rows]
+    lengths = {view.slot: 1 for view in entered}
+    left = rows - len(entered)
+    for size in (2, 4):
+        for view in entered:
+            grow = size - lengths[view.slot]
+            if grow <= left and lengths[view.slot] == size // 2 and view.usable(3) >= size - 1:
+                lengths[view.slot] = size
+                left -= grow
     return WindowPlan(groups_of(lengths), next_start(walk, len(entered), start))
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from mtp.drafters.prompt_lookup import PromptLookup
+from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.protocol import Target
 
-__all__ = ["Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
+__all__ = ["CHECKS", "Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
 
 
 def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
@@ -21,11 +23,32 @@ def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights
     return QwenMtp(Checkpoint(path, weights), target, buckets=buckets, context=context)
 
 
+def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None) -> None:
+    """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
+    checkpoint = Checkpoint(path, weights)
+    config, targets = checkpoint.text_config(), target.text_config()
+    if not checkpoint.holds("mtp."):
+        raise ValueError(f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none")
+    if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):
+        raise ValueError(
+            f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and {config.vocab} tokens, "
+            f"but {target.path} has {targets.hidden} and {targets.vocab}: expected the target it was trained with"
+        )
+
+
 def load_prompt_lookup(target: Target, *, buckets: Buckets, ngram: int = 3) -> PromptLookup:
     """Prompt look-up with a place for each of the target's slots."""
     return PromptLookup(slots=target.slots, context=target.limits.context, ngram=ngram, device=target.device)
 
 
+def check_prompt_lookup(target: Checkpoint, *, ngram: int = 3) -> None:
+    check_ngram(ngram)
+
+
 def no_drafter(target: Target, *, buckets: Buckets) -> None:
     """`drafter=none`: plain decoding, whatever the policy asks for."""
     return None
+
+
+# by loader: what refuses its settings before anything is loaded, given the target's checkpoint
+CHECKS: dict[Callable[..., Any], Callable[..., None]] = {load_qwen_mtp: check_qwen_mtp, load_prompt_lookup: check_prompt_lookup}

@@ -19,8 +19,7 @@ class PromptLookup:
     max_depth = 7
 
     def __init__(self, *, slots: int, context: int, ngram: int = 3, device: torch.device) -> None:
-        if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
-            raise ValueError(f"drafter.ngram is {ngram!r}, expected an integer, at least 1")
+        check_ngram(ngram)
         self.context = context
         self._ngram = ngram
         self._text = torch.zeros(slots, context + 1, dtype=torch.int32, device=device)  # the last column is spare
@@ -61,3 +60,8 @@ class PromptLookup:
 
     def clear(self, slot: int) -> None:
         self._lengths[slot] = 0
+
+
+def check_ngram(ngram: object) -> None:
+    if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
+        raise ValueError(f"drafter.ngram is {ngram!r}, expected an integer, at least 1")

@@ -8,14 +8,13 @@ from torch.nn.functional import embedding, linear, pad
 
 from mtp.drafters.protocol import Drafted
 from mtp.execution.buckets import Buckets
+from mtp.execution.protocol import MAX_DEPTH
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import TextConfig
 from mtp.targets.layers import Attention, Block, Norm, PromptRows, Rope, Shapes, WindowRows, prefixed, under
 from mtp.targets.protocol import Target
 from mtp.targets.qwen3_5 import Qwen35Target
 from triton_kernels import Packed, row_argmax
-
-MAX_DEPTH = 7
 
 
 class QwenMtp:

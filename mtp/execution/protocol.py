@@ -10,6 +10,8 @@ from mtp.commit import Committed
 from mtp.request import Request
 from mtp.windows import Group
 
+MAX_DEPTH = 7  # drafts of a chain
+
 
 @dataclass(frozen=True)
 class Limits:

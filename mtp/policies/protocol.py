@@ -19,6 +19,7 @@ class Decision:
     depth: int
 
 
+@runtime_checkable
 class Policy(Protocol):
     """sizes: the group sizes it gives; depth: drafts made after a prefill, before the policy has seen the slot."""
 

@@ -47,6 +47,10 @@ class Checkpoint:
         except ValueError as error:
             raise ValueError(f"checkpoint {self.path}: {error}") from error
 
+    def holds(self, prefix: str) -> bool:
+        """Whether a tensor's name begins so."""
+        return any(name.startswith(prefix) for names in self._files.values() for name in names)
+
     def read(self, shapes: Mapping[str, tuple[int, ...]], *, prefixes: tuple[str, ...], optional: Iterable[str] = ()) -> dict[str, Tensor]:
         """Tensors by name, as stored, on the CPU. Every name under the prefixes must be one of `shapes`, with that shape.
 

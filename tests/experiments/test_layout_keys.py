@@ -12,10 +12,10 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from experiments import resolvers, settings
-from experiments.precheck import jobs_of
+from experiments.overrides import jobs_of
+from experiments.plan import plan_of
 from experiments.results import PROJECT
 from experiments.run import CONFIGS
-from experiments.setup import plan_of
 from mtp.layouts import KEYS
 
 EXPERIMENT = PROJECT / "configs" / "experiment" / "layout_keys.yaml"
@@ -44,7 +44,7 @@ def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacit
 
 def test_the_experiment_is_keys_by_slots_by_capacities():
     swept = yaml.safe_load(EXPERIMENT.read_text())["hydra"]["sweeper"]["params"]
-    jobs = jobs_of([f"{key}={values}" for key, values in swept.items()], multirun=True)
+    jobs = jobs_of([f"{key}={values}" for key, values in swept.items()])
     plans = [plan("experiment=layout_keys", *job) for job in jobs]
     grid = {(made.layout.key, made.settings.slots, made.layout.capacity) for made in plans}
     assert grid == {(key, slots, capacity) for key in KEYS for slots in (1, 2, 4, 8) for capacity in (8, 32, 64)}

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import resolvers
 from experiments.checks import BadInput
-from experiments.precheck import jobs_of, precheck
+from experiments.precheck import precheck
 from experiments.run import CONFIGS
 
 BAD = [
@@ -52,6 +52,11 @@ BAD = [
     ("workload.requests=0", "workload.requests is 0"),
     ("sampling.kind=beam", "sampling.kind is 'beam', expected one of greedy"),
     ("plan=gpu", "plan is 'gpu', expected one of host, device"),
+    ("+drafter.foo=1", "drafter.foo is no key of drafter, expected one of context, path, weights"),
+    ("drafter.path=nowhere", "nowhere: no such folder"),
+    ("tag=[a]", "tag is ['a'], expected one text"),
+    ("report=3", "report is 3, expected true or false"),
+    ("resume=null", "resume is null, expected auto, new or the folder of a sweep"),
     ("device.name=tpu", "device.name is 'tpu', expected one of auto, cpu, cuda"),
 ]
 
@@ -80,14 +85,48 @@ def test_a_depth_that_no_drafter_has_is_refused():
         precheck(["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"], CONFIGS, "run")
 
 
-def test_H03_a_list_without_brackets_is_refused_and_brackets_make_jobs():
+def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
     resolvers.register()
-    with pytest.raises(BadInput, match="sizes is 1, expected a list"):
-        precheck(["-m", "sizes=1,2,4"], CONFIGS, "run")
-    with pytest.raises(BadInput, match=r"several values need -m, and a list needs brackets: sizes=\[1,2,4\]"):
-        precheck(["sizes=1,2,4"], CONFIGS, "run")
-    assert jobs_of(["sizes=[1,2],[1,2,4]"], multirun=True) == [["sizes=[1,2]"], ["sizes=[1,2,4]"]]
-    assert jobs_of(["tag='a,b'"], multirun=False) == [["tag='a,b'"]]
+    with pytest.raises(BadInput, match=r"drafter.ngram is 0, expected an integer, at least 1"):
+        precheck(["drafter=prompt_lookup", "drafter.ngram=0"], CONFIGS, "run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-m", "sizes=1,2,4"], "sizes is 1,2,4: sizes must be a list, expected brackets: sizes=[1,2,4]"),
+        (["-m", "buckets=4,8"], "buckets is 4,8: buckets must be a list, expected brackets"),
+        (["sizes=1,2,4"], "Ambiguous value for argument 'sizes=1,2,4': several values need -m, and a list needs brackets: sizes=[1,2,4]"),
+        (["tag=a,b"], "Ambiguous value for argument 'tag=a,b'"),
+        (["-m", "seed=interval(0,1)"], "seed=interval(0,1) is no list of values"),
+        (["-m", "sizes=[1,2],[1,2,4"], "sizes=[1,2],[1,2,4"),
+    ],
+)
+def test_H03_values_with_commas_that_are_refused(arguments, message):
+    resolvers.register()
+    with pytest.raises(BadInput) as refused:
+        precheck(arguments, CONFIGS, "run")
+    assert message in str(refused.value)
+
+
+def test_H03_values_with_commas_that_are_meant():
+    resolvers.register()
+    lists = precheck(["-m", "sizes=[1,2],[1,2,4]", "policy=static_k"], CONFIGS, "run")
+    assert [job for job, _ in lists.jobs] == [("sizes=[1,2]", "policy=static_k"), ("sizes=[1,2,4]", "policy=static_k")]
+    assert len({fingerprint for _, fingerprint in lists.jobs}) == 2
+    assert precheck(["tag='a,b'"], CONFIGS, "run").base.tag == "a,b"
+    assert [job for job, _ in precheck(["-m", "buckets=tight,[4,8]", "tag='a,b'"], CONFIGS, "run").jobs] == [
+        ("buckets=tight", "tag='a,b'"),
+        ("buckets=[4,8]", "tag='a,b'"),
+    ]
+
+
+def test_an_experiments_own_axes_are_checked_too_and_can_be_replaced():
+    resolvers.register()
+    with pytest.raises(BadInput, match="slots is 2, expected at least 3"):
+        precheck(["-m", "experiment=grants", "slots=2"], CONFIGS, "run")
+    narrowed = precheck(["-m", "experiment=quick", "policy=static_1", "launcher.jobs=1", "resume=new"], CONFIGS, "run")
+    assert [job for job, _ in narrowed.jobs] == [(f"workload={text}", "policy=static_1", "experiment=quick") for text in ("code", "prose")]
 
 
 def test_the_command_exits_2_with_one_line_and_no_traceback():

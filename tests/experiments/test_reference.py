@@ -6,9 +6,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments import resolvers
-from experiments.reference import Plain, compare, plain_tokens
+from experiments.parity import Plain, compare
+from experiments.plan import plan_of
+from experiments.reference import plain_tokens
 from experiments.run import CONFIGS
-from experiments.setup import plan_of, setup
+from experiments.setup import setup
 from mtp.request import Finished
 
 

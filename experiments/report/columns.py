@@ -1,0 +1,70 @@
+"""The columns of the headline table, the same on the page, in report.md and in results.tex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from experiments.report.headline import Row
+from experiments.report.statistics import Ratio
+
+
+@dataclass(frozen=True)
+class Column:
+    """cell: text of a row; value: what the column sorts by."""
+
+    name: str
+    help: str
+    cell: Callable[[Row], str]
+    value: Callable[[Row], float | str | None]
+
+
+def number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def interval(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "–"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.2f} [–]"
+    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]" + ("†" if ratio.few else "")
+
+
+def both(pair: tuple[float | None, float | None]) -> str:
+    return f"{number(pair[0], '.0f')} / {number(pair[1], '.0f')}"
+
+
+COLUMNS = (
+    Column("#", "rank by tokens/s among arms with the same baseline", lambda r: number(r.rank, "d"), lambda r: r.rank),
+    Column("arm", "what varies between the runs", lambda r: r.arm.label, lambda r: r.arm.label),
+    Column("parity", "tokens against plain decoding, one by one", lambda r: r.arm.parity, lambda r: r.arm.parity),
+    Column("tokens/s", "decode only, all runs together", lambda r: number(r.tokens_per_s, ".1f"), lambda r: r.tokens_per_s),
+    Column(
+        "ratio",
+        "to the baseline, paired by prompt and seed, 95% interval",
+        lambda r: "1 (baseline)" if r.is_baseline else interval(r.ratio),
+        lambda r: r.ratio.value if r.ratio else None,
+    ),
+    Column(
+        "× plain", "to the fastest plain decoding, timed in the same job", lambda r: number(r.over_plain, ".2f"), lambda r: r.over_plain
+    ),
+    Column(
+        "accept. length",
+        "1 + accepted / rounds, before text loops",
+        lambda r: number(r.acceptance.length, ".2f"),
+        lambda r: r.acceptance.length,
+    ),
+    Column("novel", "acceptance of first drafts whose 4-gram is new", lambda r: number(r.novel, ".2f"), lambda r: r.novel),
+    Column("repetition", "share of tokens after the first repeated 16-gram", lambda r: number(r.repetition, ".2f"), lambda r: r.repetition),
+    Column("rows wasted", "of rows verified, padding included", lambda r: number(r.wasted, ".0%"), lambda r: r.wasted),
+    Column("captures", "graph pairs captured", lambda r: str(r.captures), lambda r: r.captures),
+    Column("TTFT p50 / p99", "ms", lambda r: both(r.ttft), lambda r: r.ttft[0]),
+    Column("ITL p50 / p99", "ms between two deliveries", lambda r: both(r.itl), lambda r: r.itl[0]),
+    Column(
+        "runs × prompts",
+        "what the ratio rests on",
+        lambda r: f"{len(r.arm.runs)} × {r.ratio.prompts if r.ratio else '–'}",
+        lambda r: len(r.arm.runs),
+    ),
+)

@@ -1,0 +1,92 @@
+"""The headline table: a row per arm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from experiments.report.acceptance import Acceptance, acceptance_of
+from experiments.report.arms import Arm
+from experiments.report.statistics import Ratio, ratio_of
+from mtp.metrics import rate
+
+
+@dataclass(frozen=True)
+class Row:
+    """against: the baseline's label; rank: 1 = fastest of those with the same baseline, None: does not rank; over_plain: against plain
+    decoding timed in the same job; wasted: share of verified rows, padding included, that were not kept. Times in ms; latencies are
+    medians over the arm's runs."""
+
+    arm: Arm
+    tokens_per_s: float | None
+    against: str | None
+    ratio: Ratio | None
+    over_plain: float | None
+    acceptance: Acceptance
+    novel: float | None
+    repetition: float | None
+    wasted: float | None
+    captures: int
+    hit_rate: float | None
+    ttft: tuple[float | None, float | None]
+    itl: tuple[float | None, float | None]
+    rank: int | None = None
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.against == self.arm.label
+
+
+def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[Row]:
+    """Each baseline and, below it, those measured against it, fastest first; those that do not rank last."""
+    rows = [row_of(arm, against.get(arm.label)) for arm in arms]
+    ranks: dict[str, int] = {}
+    for base in {row.against for row in rows}:
+        ranking = sorted((row for row in rows if row.against == base and row.arm.ranks and row.tokens_per_s), key=speed, reverse=True)
+        ranks |= {row.arm.label: place for place, row in enumerate(ranking, start=1)}
+    ranked = [replace(row, rank=ranks.get(row.arm.label)) for row in rows]
+    bases = list(dict.fromkeys(row.against for row in rows))
+    return sorted(ranked, key=lambda row: (bases.index(row.against), not row.is_baseline, row.rank is None, row.rank or 0))
+
+
+def speed(row: Row) -> float:
+    return row.tokens_per_s or 0.0
+
+
+def row_of(arm: Arm, base: Arm | None) -> Row:
+    metrics = [run.metrics for run in arm.runs]
+    committed, seconds = total(metrics, "tokens_committed"), total(metrics, "decode_s")
+    hits, misses = (sum((each.get("layouts") or {}).get(name) or 0 for each in metrics) for name in ("hits", "misses"))
+    verified = total(metrics, "rows_verified") + total(metrics, "rows_padded")
+    over = [each["tokens_per_s"] / plain for each in metrics if each.get("tokens_per_s") and (plain := each.get("plain_tokens_per_s"))]
+    return Row(
+        arm=arm,
+        tokens_per_s=rate(committed, seconds),
+        against=base.label if base else None,
+        ratio=ratio_of(arm.runs, base.runs) if base else None,
+        over_plain=middle(over),
+        acceptance=acceptance_of(arm.runs),
+        novel=middle([each.get("acceptance_novel") for each in metrics]),
+        repetition=middle([each.get("repetition") for each in metrics]),
+        wasted=rate(verified - total(metrics, "rows_kept"), verified),
+        captures=sum((each.get("layouts") or {}).get("captures") or 0 for each in metrics),
+        hit_rate=rate(hits, hits + misses),
+        ttft=latency(metrics, "ttft_ms"),
+        itl=latency(metrics, "itl_ms"),
+    )
+
+
+def total(metrics: Sequence[dict[str, Any]], name: str) -> float:
+    return sum(each.get(name) or 0 for each in metrics)
+
+
+def latency(metrics: Sequence[dict[str, Any]], name: str) -> tuple[float | None, float | None]:
+    figures = [((each.get("latency") or {}).get(name)) or {} for each in metrics]
+    return middle([each.get("p50") for each in figures]), middle([each.get("p99") for each in figures])
+
+
+def middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

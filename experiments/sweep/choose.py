@@ -1,0 +1,79 @@
+"""Where a sweep goes: into a new folder, or on in one that holds the same jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from experiments.checks import BadInput
+from experiments.overrides import key_of, of_the_sweep
+from experiments.precheck import Checked
+from experiments.results import git_commit
+from experiments.sweep.folder import MANIFEST, SweepFolder, SweepJob
+
+
+def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
+    """The folder, and what must be kept while it is worked on. Raises BadInput."""
+    jobs, resume, given = SweepJob.numbered(checked.jobs), checked.base.resume, Path(checked.base.hydra.sweep.dir).absolute()
+    fresh = SweepFolder(given, jobs, checked.overrides, os.getcwd(), git_commit())
+    own = any(key_of(override) == "hydra.sweep.dir" for override in checked.overrides)
+    if resume not in ("auto", "new"):
+        return _again(Path(str(resume)).absolute(), fresh, "resume")
+    if own and given.exists() and any(given.iterdir()):
+        if resume == "new":
+            raise BadInput(f"hydra.sweep.dir is {given}, which is not empty, expected a new folder with resume=new")
+        return _again(given, fresh, "hydra.sweep.dir")
+    if resume == "auto" and not own and (last := _last(given.parent)) is not None and _unfinished(last, fresh):
+        claim = last.claim()
+        if claim is not None:
+            return last, claim
+    claim = fresh.claim()
+    if claim is None:
+        raise BadInput(f"hydra.sweep.dir is {given}, where another process is at work, expected another folder")
+    return fresh, claim
+
+
+def repeated(arguments: Sequence[str]) -> list[str]:
+    """Where resume=DIR comes without saying what: the command that began that sweep, with what is given replaced. Raises BadInput."""
+    given = [one for one in arguments if not one.startswith("-")]
+    folders = [one.partition("=")[2].strip("'\"") for one in given if key_of(one) == "resume"]
+    if not folders or folders[-1] in ("auto", "new") or not all(of_the_sweep(key_of(one)) for one in given):
+        return list(arguments)
+    keys = {key_of(one) for one in given}
+    return ["-m", *(one for one in _read(Path(folders[-1]).absolute(), "resume").overrides if key_of(one) not in keys), *given]
+
+
+def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[str]]:
+    """The same jobs, perhaps with configs that have changed since: those are done anew."""
+    last = _read(path, key)
+    if [job.name for job in last.jobs] != [job.name for job in fresh.jobs]:
+        raise BadInput(f"{key} is {path}, which holds a sweep with other overrides, expected these: {' '.join(last.overrides)}")
+    if last.cwd != fresh.cwd:
+        raise BadInput(f"{key} is {path}, which was started in {last.cwd}, expected to be started there again")
+    again = SweepFolder(path, fresh.jobs, last.overrides, last.cwd, last.git_commit)
+    claim = again.claim()
+    if claim is None:
+        raise BadInput(f"{key} is {path}, where another process is at work, expected to wait for its end")
+    return again, claim
+
+
+def _read(path: Path, key: str) -> SweepFolder:
+    try:
+        return SweepFolder.read(path)
+    except (OSError, ValueError, KeyError, TypeError) as wrong:
+        raise BadInput(f"{key} is {path}, which holds no {MANIFEST}, expected the folder of a sweep") from wrong
+
+
+def _last(above: Path) -> SweepFolder | None:
+    """Of the sweeps in a folder, the one that was started last; None also where it cannot be read."""
+    last = max(above.glob(f"*/{MANIFEST}"), default=None)  # their names begin with the time
+    try:
+        return SweepFolder.read(last.parent) if last else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _unfinished(last: SweepFolder, fresh: SweepFolder) -> bool:
+    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not all(last.done(job) for job in last.jobs)

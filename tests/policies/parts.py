@@ -1,0 +1,57 @@
+"""Windows as policies see them, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mtp.commit import Committed
+from mtp.policies import Learning, Part, Seen
+from mtp.windows import SlotView
+
+
+def view(slot: int, held: int = 3, **more) -> SlotView:
+    return SlotView(slot, held, more.pop("room", 100), more.pop("position", 10), 1000, request=more.pop("request", f"r{slot}"), **more)
+
+
+def part(
+    request: str,
+    tokens: Sequence[int],
+    *,
+    rows: int = 1,
+    drafts: Sequence[int] = (),
+    confidence: Sequence[float] = (),
+    finish=None,
+    slot: int = 0,
+) -> Part:
+    """A slot that committed `tokens` and then drafted."""
+    committed = Committed(tuple(tokens), len(tokens), max(0, len(tokens) - 1), finish)
+    return Part(request, slot, rows, 10, committed, tuple(drafts), tuple(confidence))
+
+
+def seen(*parts: Part, depth: int = 3, seconds: float = 0.04) -> Seen:
+    return Seen(parts, sum(part.rows for part in parts), 0, depth, seconds)
+
+
+class Player:
+    """One request whose drafts are all right or all wrong, played against a policy window by window."""
+
+    def __init__(self, policy: Learning, *, costs=None, confidence: bool = True) -> None:
+        self.policy, self.costs, self.confidence = policy.open(), costs, confidence
+        self.held, self.said, self.rows = 0, 0.5, 0
+        self.policy.saw(seen(part("r0", [0], rows=0, drafts=(0,) * self.policy.depth), depth=self.policy.depth))
+        self.held = self.policy.depth
+
+    def window(self, right: bool) -> int:
+        """right: whether this window's drafts are. Gives the rows it planned."""
+        confidence = (self.said,) * self.held if self.confidence else ()
+        decision = self.policy.decide([view(0, self.held, confidence=confidence)], rows=8, start=0)
+        (group,) = decision.plan.groups
+        kept = group.rows if right else 1
+        depth = decision.depth
+        seconds = self.costs.window(group.rows, 1, depth) if self.costs else 0.04
+        # drafts are token 0; committed tokens are 0 where they were right and 1 where they were not
+        tokens = [0] * kept if right else [1]
+        drafted = part("r0", tokens, rows=group.rows, drafts=(0,) * depth, confidence=(self.said,) * depth if self.confidence else ())
+        self.policy.saw(seen(drafted, depth=depth, seconds=seconds))
+        self.held, self.rows = depth, group.rows
+        return group.rows
