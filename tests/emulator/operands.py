@@ -104,3 +104,9 @@ def elementwise(operands: Operands, out: str, kinds: Sequence[str], function: Ca
     read = [operands.source(text, kind) for text, kind in zip(sources, kinds, strict=True)]
     write = operands.target(target, out)
     return lambda program, mask: write(program, function(*(value(program) for value in read)), mask)
+
+
+def whole_warps(operands: Operands, program: Program, mask: np.ndarray) -> None:
+    warps = mask.reshape(-1, 32)
+    if (warps.any(1) != warps.all(1)).any():
+        raise PtxError(f"only a part of a warp arrives: {operands.instruction}")

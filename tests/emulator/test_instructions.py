@@ -133,6 +133,29 @@ def test_vectors_bytes_and_shared_memory():
         assert execute(body, small, torch.zeros(32, dtype=torch.int32)).tolist() == want * 8
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_matrices_are_stored_by_rows(count):
+    """Row r of matrix m goes to place 7 - r of a table of its own; each thread gives the words 100 * register + thread."""
+    registers = ["%r10", "%r11", "%r12", "%r13"][:count]
+    body = f"""
+        mov.b32 %r5, global_smem;
+        and.b32 %r6, %r0, 7;
+        sub.s32 %r6, 7, %r6;
+        and.b32 %r7, %r0, 24;
+        add.s32 %r6, %r6, %r7;
+        shl.b32 %r6, %r6, 4;
+        add.s32 %r6, %r6, %r5;
+        {" ".join(f"add.s32 {r}, %r0, {100 * m};" for m, r in enumerate(registers))}
+        stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [%r6], {{{", ".join(registers)}}};
+        bar.sync 0;
+        mad.lo.s32 %r8, %r0, 4, %r5;
+        {" ".join(f"ld.shared.b32 %r9, [%r8+{128 * m}]; st.global.b32 [%d3+{128 * m}], %r9;" for m in range(count))}
+    """
+    target = execute(body, torch.zeros(1, dtype=torch.int32), torch.zeros(32 * count, dtype=torch.int32))
+    want = [[100 * m + 4 * (7 - place) + word for place in range(8) for word in range(4)] for m in range(count)]
+    assert target.view(count, 32).tolist() == want
+
+
 def test_atomics_count_every_thread_of_every_program():
     body = """
         mov.b32 %r1, 1;
