@@ -19,8 +19,8 @@ from triton_kernels.layout import depths, host_groups
 
 FP32 = [torch.float32]
 CHUNK = 64
-ELEMENTS = 2048  # of a state, held by a program
-VERIFY_WARPS, COMMIT_WARPS = 1, 4
+VERIFY = (1024, 1)  # elements of a state that a program holds, and its warps
+COMMIT = (2048, 4)
 
 
 @jit
@@ -121,9 +121,10 @@ def gated_delta_commit_kernel(
         tl.store(place, state, mask=inside)
 
 
-def _tiles(key_size: int, value_size: int) -> dict[str, int]:
+def _tiles(key_size: int, value_size: int, elements: int, warps: int) -> dict[str, int]:
     key_tile = power_of_two(key_size)
-    return {"KEY_TILE": key_tile, "VALUE_TILE": min(power_of_two(value_size), max(1, ELEMENTS // key_tile))}
+    value_tile = min(power_of_two(value_size), max(1, elements // key_tile))
+    return {"KEY_TILE": key_tile, "VALUE_TILE": value_tile, "num_warps": warps}
 
 
 def _launch_verify(
@@ -135,7 +136,7 @@ def _launch_verify(
     (rows, heads, value_size), slots, (key_heads, key_size) = v.shape, states.shape[0], k.shape[1:]
     out = torch.empty(v.shape, dtype=v.dtype, device=v.device) if slots else torch.zeros_like(v)
     if rows and slots:
-        tiles = _tiles(key_size, value_size)
+        tiles = _tiles(key_size, value_size, *VERIFY)
         gated_delta_verify_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots](
             *(_rows_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))),
             decay,
@@ -152,7 +153,6 @@ def _launch_verify(
             key_size,
             value_size,
             **tiles,
-            num_warps=VERIFY_WARPS,
             **UNFUSED,
         )
     return out
@@ -172,7 +172,7 @@ def _launch_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor,
         require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     layers, slots, heads, key_size, value_size = states.shape
     if states.numel():
-        tiles = _tiles(key_size, value_size)
+        tiles = _tiles(key_size, value_size, *COMMIT)
         gated_delta_commit_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots, layers](
             *named.values(),
             *(x.stride(0) for x in (keys, deltas, decays)),
@@ -182,7 +182,6 @@ def _launch_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor,
             key_size,
             value_size,
             **tiles,
-            num_warps=COMMIT_WARPS,
             **UNFUSED,
         )
 

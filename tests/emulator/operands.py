@@ -57,7 +57,7 @@ class Operands:
             return lambda program: program.registers[text].view(want)
         if text in SPECIAL and kind in ("u32", "b32"):
             return lambda program: program.special[text]
-        value = self.number(text, want)
+        value = self.number(text, np.float32).view(want) if kind == "b32" and text.startswith("0f") else self.number(text, want)
         return lambda program: np.full(program.threads, value)
 
     def number(self, text: str, want: Any) -> Any:
