@@ -100,9 +100,6 @@ def window_attention_kernel(
             q_ptr, k_ptr, v_ptr = tl.multiple_of(q_ptr, 16), tl.multiple_of(k_ptr, 16), tl.multiple_of(v_ptr, 16)
         q_place = (row * q_stride + query % SHARE)[:, None] * SIZE + dim[None]
         q = tl.load(q_ptr + q_place, mask=real[:, None] & inside[None], other=0.0)
-        slope, cap = scale * LOG2E, softcap * LOG2E  # scores are powers of 2
-        if CAPPED:
-            slope *= 2.0 / softcap
         for split in range(lowest // SPLIT + tl.program_id(0), (end - 1) // SPLIT + 1, tl.num_programs(0)):
             start = tl.maximum(split * SPLIT, lowest // BLOCK * BLOCK)
             stop = tl.minimum(split * SPLIT + SPLIT, end)
@@ -123,13 +120,13 @@ def window_attention_kernel(
                 offsets = place[:, None] * SIZE + dim[None]
                 key = tl.load(keys_ptr + offsets, mask=inside[None], other=0.0)
                 value = tl.load(values_ptr + offsets, mask=(place < end)[:, None] & inside[None], other=0.0)
-                score = tl.dot(q, tl.trans(key), input_precision="ieee") * slope
-                if CAPPED:
-                    score = cap * (1.0 - 2.0 / (tl.exp2(score) + 1.0))  # cap * tanh
+                score = tl.dot(q, tl.trans(key), input_precision="ieee") * scale
+                if CAPPED:  # softcap * tanh(score / softcap)
+                    score = softcap * (1.0 - 2.0 / (tl.exp2(score * (2.0 * LOG2E / softcap)) + 1.0))
                 seen = place[None] <= position[:, None]
                 if SLIDES:
                     seen &= place[None] > position[:, None] - sliding
-                score = tl.where(seen, score, float("-inf"))
+                score = tl.where(seen, score * LOG2E, float("-inf"))
                 now = tl.maximum(best, tl.max(score, 1))
                 base = tl.where(now == float("-inf"), 0.0, now)  # nothing seen yet
                 weight, fade = tl.exp2(score - base[:, None]), tl.exp2(best - base)
@@ -266,8 +263,6 @@ def attend_splits(
         num_warps=4 if queries < 64 and q.element_size() == 2 else 8,
         num_stages=STAGES if tile <= 128 else 2,
     )
-    warps = max(1, tile // 32)
-    merge_splits_kernel[rows, heads](
-        sums, *stats, positions, starts, counted, out, slots, sight, **chosen, enable_fp_fusion=True, num_warps=warps
-    )
+    options = {"enable_fp_fusion": True, "num_warps": max(1, tile // 32)}
+    merge_splits_kernel[rows, heads](sums, *stats, positions, starts, counted, out, slots, sight, **chosen, **options)
     return out

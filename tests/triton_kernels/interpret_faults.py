@@ -29,7 +29,7 @@ FAULTS = [
     Fault("beyond_the_length_read", FILE, "mask=(place < end)[:, None] & inside[None]", "mask=inside[None]", NAME),
     Fault("nan_weighed_by_zero", FILE, "tl.where(number != number, 0.0, number)", "number", NAME),
     Fault("counts_ignored", FILE, "counts = row - tl.load(starts_ptr + slot) < tl.load(counts_ptr + slot)", "counts = True", NAME),
-    Fault("cap_left_out", FILE, "score = cap * (", "score = 0 * cap + (", NAME),
+    Fault("cap_left_out", FILE, "score = softcap * (", "score = 0 * score + (", NAME),
 ]  # fmt: skip
 WINDOWS = [
     attention_data(0, lengths=[126, 2], sizes=[4, 1], shape=(2, 2, 16), softcap=0.7),

@@ -119,8 +119,10 @@ def compiled(name: str, arch: int | str) -> Launch:
 
 @lru_cache
 def attention_kernels(name: str, arch: int | str) -> list[Launch]:
-    """Attention over the splits, and their merge. AMD: with the loads in flight that its shared memory holds."""
-    with mock.patch.object(split_attention, "STAGES", split_attention.STAGES if isinstance(arch, int) else 2):
+    """Attention over the splits, and their merge. AMD: with the options that the kernels choose there."""
+    if isinstance(arch, int):
+        return launches(ATTENTION[name], arch)
+    with mock.patch.object(split_attention, "STAGES", 2):
         return launches(ATTENTION[name], arch)
 
 
