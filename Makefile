@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes layouts policies published gpu-check train-tiny lint
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint
 
 setup: $(STAMP)
 
@@ -54,6 +54,10 @@ speed: $(STAMP)
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
 	@$(BIN)/python -m bench.tape_speed $(ARGS)
+
+# what a window of 8 rows costs next to one of 1 row, on a CPU
+window-rows: $(STAMP)
+	@$(BIN)/python -m bench.window_rows $(ARGS)
 
 # how often each layout key hits, on tapes, and what the CPU recorder itself costs
 layouts: $(STAMP)

@@ -8,7 +8,6 @@ file in bench/results/. Exit code 1 if anything differs.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +20,14 @@ import torch
 from torch import Tensor
 
 import triton_kernels as ops
-from bench import gpu_graphs
+from bench import gpu_graphs, gpu_mixers
+from bench.gpu_time import median_us
 from bench.window_data import WindowData, moved, random_window
 from triton_kernels.launch import jit, tl
 
 RESULTS = Path(__file__).parent / "results"
 STAGES = ("all", "accept", "plan")
-SEEDS, REPLAYS, LAUNCHES, GOAL = 60, 50, 20, 1.3
+SEEDS, GOAL = 60, 1.3
 Call = Callable[[WindowData, bool], list[Tensor]]  # (data, use the twin) -> results; what changes in place comes last
 
 
@@ -137,25 +137,6 @@ def reader(logits: Tensor) -> Callable[[], Any]:
     return lambda: read_kernel[programs,](words, out, words.numel() // 4, VECTORS=1024, num_warps=8)
 
 
-def median_us(work: Callable[[], Any]) -> float:
-    """Microseconds of one call, by replays of a graph of many."""
-    work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(LAUNCHES):
-            work()
-    times = []
-    for _ in range(REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / LAUNCHES)
-    return statistics.median(times)
-
-
 def busy_window(vocab: int, dtype: torch.dtype, device: torch.device) -> WindowData:
     """8 rows of 4 slots that never end and always hold 3 drafts: every window is full, however often it is advanced."""
     data = random_window(1, slots=4, bucket=8, depth=3, vocab=8)
@@ -210,12 +191,14 @@ def main() -> int:
         table.append(row)
         print(f"{row['dtype']}, vocabulary {row['vocab']}: " + ", ".join(f"{name} {us} us" for name, us in row["us"].items()))
         print(f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at most {GOAL})", flush=True)
+    wrong, mixers = gpu_mixers.check(device)
+    found += wrong
     wrong, graphs = gpu_graphs.check(device)
     found += wrong
     name = torch.cuda.get_device_name(device)
     seconds = round(time.perf_counter() - begin, 1)
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    report = {"device": name, **versions, "differences": found, "timings": table, "graphs": graphs, "seconds": seconds}
+    report = {"device": name, **versions, "differences": found, "timings": table, "mixers": mixers, "graphs": graphs, "seconds": seconds}
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"gpu_check_{name.replace(' ', '_')}_{time.strftime('%Y%m%d_%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")

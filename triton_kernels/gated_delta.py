@@ -4,6 +4,8 @@ S_i = decay_i S_(i-1) + k_i (x) delta_i,   delta_i = beta_i (v_i - decay_i S_(i-
 
 The factors k, delta and decay of a row are all that it takes to move S on: `verify` leaves them, `commit` applies those of
 the kept rows with the same operations in the same order, so a committed state has the bits of one-row decoding.
+On a GPU a program holds some columns of one head's state in registers, reads it once for all rows of a group, and finds
+group borders and kept counts in the device's tables.
 """
 
 from __future__ import annotations
@@ -12,11 +14,176 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
-from triton_kernels.launch import operation
+from triton_kernels.launch import UNFUSED, jit, kernel, operation, power_of_two, tl
 from triton_kernels.layout import depths, host_groups
 
 FP32 = [torch.float32]
 CHUNK = 64
+VERIFY = (1024, 1)  # elements of a state that a program holds, and its warps
+COMMIT = (2048, 4)
+
+
+@jit
+def state_tile(heads, key_size, value_size, KEY_TILE: tl.constexpr, VALUE_TILE: tl.constexpr):
+    """Which columns of which head's state a program holds: head, its column numbers, offsets in a slot's states, mask."""
+    tiles = tl.cdiv(value_size, VALUE_TILE)
+    head = tl.program_id(0) // tiles
+    key = tl.arange(0, KEY_TILE)
+    column = tl.program_id(0) % tiles * VALUE_TILE + tl.arange(0, VALUE_TILE)
+    offsets = (head * key_size + key)[:, None] * value_size + column[None]
+    return head, column, offsets, (key < key_size)[:, None] & (column < value_size)[None]
+
+
+@kernel
+def gated_delta_verify_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    decay_ptr,
+    beta_ptr,
+    states_ptr,
+    starts_ptr,
+    deltas_ptr,
+    out_ptr,
+    q_stride,
+    k_stride,
+    v_stride,
+    rows,
+    slots,
+    heads,
+    share,
+    key_size,
+    value_size,
+    KEY_TILE: tl.constexpr,
+    VALUE_TILE: tl.constexpr,
+):
+    """Grid (heads * value tiles, slots). The last slot's programs also clear the padding."""
+    slot = tl.program_id(1)
+    first, last = tl.load(starts_ptr + slot), tl.load(starts_ptr + slot + 1)
+    head, column, offsets, inside = state_tile(heads, key_size, value_size, KEY_TILE, VALUE_TILE)
+    wanted = column < value_size
+    width = heads * value_size
+    if first < last:
+        state = tl.load(states_ptr + slot.to(tl.int64) * (width * key_size) + offsets, mask=inside, other=0.0)
+        key = tl.arange(0, KEY_TILE)
+        at = head // share * key_size + key
+        for row in range(first, last):
+            q = tl.load(q_ptr + row * q_stride + at, mask=key < key_size, other=0.0)
+            k = tl.load(k_ptr + row * k_stride + at, mask=key < key_size, other=0.0)
+            v = tl.load(v_ptr + row * v_stride + head * value_size + column, mask=wanted, other=0.0)
+            decay, beta = tl.load(decay_ptr + row * heads + head), tl.load(beta_ptr + row * heads + head)
+            delta = v * beta - tl.sum(state * (k * (decay * beta))[:, None], 0)
+            state = state * decay + k[:, None] * delta[None]
+            place = row * width + head * value_size + column
+            tl.store(deltas_ptr + place, delta, mask=wanted)
+            tl.store(out_ptr + place, tl.sum(state * q[:, None], 0), mask=wanted)
+    if slot == slots - 1:
+        for row in range(last, rows):
+            tl.store(out_ptr + row * width + head * value_size + column, tl.zeros_like(column).to(tl.float32), mask=wanted)
+
+
+@kernel
+def gated_delta_commit_kernel(
+    states_ptr,
+    keys_ptr,
+    deltas_ptr,
+    decays_ptr,
+    starts_ptr,
+    kept_ptr,
+    keys_layer: tl.int64,
+    deltas_layer: tl.int64,
+    decays_layer: tl.int64,
+    slots,
+    heads,
+    share,
+    key_size,
+    value_size,
+    KEY_TILE: tl.constexpr,
+    VALUE_TILE: tl.constexpr,
+):
+    """Grid (heads * value tiles, slots, layers). A slot that keeps nothing is not even read."""
+    slot, layer = tl.program_id(1), tl.program_id(2)
+    first = tl.load(starts_ptr + slot)
+    last = tl.minimum(tl.load(starts_ptr + slot + 1), first + tl.load(kept_ptr + slot))
+    if first < last:
+        head, column, offsets, inside = state_tile(heads, key_size, value_size, KEY_TILE, VALUE_TILE)
+        place = states_ptr + (layer.to(tl.int64) * slots + slot) * (heads * key_size * value_size) + offsets
+        state = tl.load(place, mask=inside, other=0.0)
+        key = tl.arange(0, KEY_TILE)
+        key_heads = heads // share
+        for row in range(first, last):
+            k_row = keys_ptr + layer * keys_layer + (row * key_heads + head // share) * key_size
+            k = tl.load(k_row + key, mask=key < key_size, other=0.0)
+            delta_row = deltas_ptr + layer * deltas_layer + (row * heads + head) * value_size
+            delta = tl.load(delta_row + column, mask=column < value_size, other=0.0)
+            state = state * tl.load(decays_ptr + layer * decays_layer + row * heads + head) + k[:, None] * delta[None]
+        tl.debug_barrier()  # of a small tile several threads hold, and have read, the same element
+        tl.store(place, state, mask=inside)
+
+
+def _tiles(key_size: int, value_size: int, elements: int, warps: int) -> dict[str, int]:
+    key_tile = power_of_two(key_size)
+    value_tile = min(power_of_two(value_size), max(1, elements // key_tile))
+    return {"KEY_TILE": key_tile, "VALUE_TILE": value_tile, "num_warps": warps}
+
+
+def _launch_verify(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+) -> Tensor:
+    _check_verify(q, k, v, decay, beta, states, starts, deltas)
+    for name, tensor in (("decay", decay), ("beta", beta), ("states", states), ("starts", starts), ("deltas", deltas)):
+        require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
+    (rows, heads, value_size), slots, (key_heads, key_size) = v.shape, states.shape[0], k.shape[1:]
+    out = torch.empty(v.shape, dtype=v.dtype, device=v.device) if slots else torch.zeros_like(v)
+    if rows and slots:
+        tiles = _tiles(key_size, value_size, *VERIFY)
+        gated_delta_verify_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots](
+            *(_rows_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))),
+            decay,
+            beta,
+            states,
+            starts,
+            deltas,
+            out,
+            *(x.stride(0) for x in (q, k, v)),
+            rows,
+            slots,
+            heads,
+            heads // key_heads,
+            key_size,
+            value_size,
+            **tiles,
+            **UNFUSED,
+        )
+    return out
+
+
+def _rows_of(name: str, x: Tensor) -> Tensor:
+    """x [rows, heads, size] as [rows, heads * size], whatever the stride of its rows."""
+    if x[:1].is_contiguous():
+        return x.view(len(x), -1)
+    raise ValueError(f"{name} has strides {list(x.stride())}, expected rows that are contiguous")
+
+
+def _launch_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+    _check_commit(states, keys, deltas, decays, starts, kept)
+    named = {"states": states, "keys": keys, "deltas": deltas, "decays": decays, "starts": starts, "kept": kept}
+    for name, tensor in named.items():
+        require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
+    layers, slots, heads, key_size, value_size = states.shape
+    if states.numel():
+        tiles = _tiles(key_size, value_size, *COMMIT)
+        gated_delta_commit_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots, layers](
+            *named.values(),
+            *(x.stride(0) for x in (keys, deltas, decays)),
+            slots,
+            heads,
+            heads // keys.shape[2],
+            key_size,
+            value_size,
+            **tiles,
+            **UNFUSED,
+        )
 
 
 def gated_delta_verify_torch(
@@ -28,12 +195,9 @@ def gated_delta_verify_torch(
     states: [slots, heads, key size, value size], not changed; all fp32; consecutive heads share a key head.
     starts: [slots + 1] int32 as from `pack_window`.
     """
-    _check_rows(q, k, v, decay, beta)
-    rows, heads, value_size = v.shape
+    _check_verify(q, k, v, decay, beta, states, starts, deltas)
+    heads, value_size = v.shape[1:]
     key_heads, key_size = k.shape[1:]
-    require("states", states, shape=[None, heads, key_size, value_size], dtypes=FP32, like=q)
-    require("starts", starts, shape=[states.shape[0] + 1], dtypes=[torch.int32], like=q)
-    require("deltas", deltas, shape=[rows, heads, value_size], dtypes=FP32, like=q)
     groups = host_groups(starts)
     out = torch.zeros_like(v)
     if not groups:
@@ -78,14 +242,8 @@ def gated_delta_commit_torch(states: Tensor, keys: Tensor, deltas: Tensor, decay
     states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers, rows, key heads, key size],
     deltas [layers, rows, heads, value size], decays [layers, rows, heads]; all fp32. starts: [slots + 1], kept: [slots] int32.
     """
-    layers, slots, heads, key_size, value_size = states.shape
-    rows, key_heads = keys.shape[1:3]
-    require("states", states, shape=[None] * 5, dtypes=FP32)
-    require("keys", keys, shape=[layers, None, None, key_size], dtypes=FP32, like=states)
-    require("deltas", deltas, shape=[layers, rows, heads, value_size], dtypes=FP32, like=states)
-    require("decays", decays, shape=[layers, rows, heads], dtypes=FP32, like=states)
-    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=states)
-    require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
+    _check_commit(states, keys, deltas, decays, starts, kept)
+    heads, key_heads = states.shape[2], keys.shape[2]
     split = (key_heads, heads // key_heads)
     for slot, first, count in host_groups(starts, kept):
         state = states[:, slot].unflatten(1, split)
@@ -143,16 +301,34 @@ def _check_rows(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) ->
     require("beta", beta, shape=[rows, heads], dtypes=FP32, like=q)
 
 
+def _check_verify(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, deltas: Tensor) -> None:
+    _check_rows(q, k, v, decay, beta)
+    require("states", states, shape=[None, v.shape[1], k.shape[2], v.shape[2]], dtypes=FP32, like=q)
+    require("starts", starts, shape=[states.shape[0] + 1], dtypes=[torch.int32], like=q)
+    require("deltas", deltas, shape=v.shape, dtypes=FP32, like=q)
+
+
+def _check_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+    require("states", states, shape=[None] * 5, dtypes=FP32)
+    layers, slots, heads, key_size, value_size = states.shape
+    require("keys", keys, shape=[layers, None, None, key_size], dtypes=FP32, like=states)
+    rows = keys.shape[1]
+    require("deltas", deltas, shape=[layers, rows, heads, value_size], dtypes=FP32, like=states)
+    require("decays", decays, shape=[layers, rows, heads], dtypes=FP32, like=states)
+    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=states)
+    require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
+
+
 _verify = operation(
     "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, Tensor starts, *, "
     "Tensor(a!) deltas) -> Tensor",
     cpu=gated_delta_verify_torch,
-    cuda=gated_delta_verify_torch,
+    cuda=_launch_verify,
 )
 _commit = operation(
     "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor starts, Tensor kept) -> ()",
     cpu=gated_delta_commit_torch,
-    cuda=gated_delta_commit_torch,
+    cuda=_launch_commit,
 )
 
 

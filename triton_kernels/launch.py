@@ -14,13 +14,13 @@ try:
     import triton.language as tl
 
     jit: Callable[..., Any] = triton.jit
-    constant: Callable[[int], Any] = tl.constexpr  # a module's number that a kernel reads
+    constant: Callable[[float], Any] = tl.constexpr  # a module's number that a kernel reads
 except ImportError:  # Triton exists for Linux only; elsewhere the twins do all the work
 
     def jit(*functions: Any, **_: Any) -> Any:
         return functions[0] if functions else lambda function: function
 
-    def constant(value: int) -> Any:
+    def constant(value: float) -> Any:
         return value
 
     tl: Any = None  # type: ignore[no-redef]
@@ -28,6 +28,7 @@ except ImportError:  # Triton exists for Linux only; elsewhere the twins do all 
 MOST_SLOTS = 64  # one tile holds every slot, so the number of slots never makes a new variant
 MOST_ROWS = 64  # likewise the rows of a window
 SLOT_TILE, ROW_TILE = constant(MOST_SLOTS), constant(MOST_ROWS)
+UNFUSED = {"enable_fp_fusion": False}  # a launch whose products and sums each keep their own rounding, in every Triton
 
 # Library rather than torch.library.custom_op: 1.5 instead of 3.2 microseconds a call
 _LIBRARY = torch.library.Library("mtplab", "DEF")

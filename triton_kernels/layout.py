@@ -27,35 +27,37 @@ def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[Group, ..
     return tuple(Group(slot, bounds[slot], size) for slot, size in enumerate(sizes) if size > 0)
 
 
-class Tiles(NamedTuple):
-    """Groups cut into tiles of a fixed number of query rows, so that every product has the same form."""
+class Tile(NamedTuple):
+    """The t-th tile of query rows of the first slots of a batch; every tile has the same number of rows."""
 
-    rows: Tensor  # [R] long, the window rows that count
-    row_slots: Tensor  # [R] long
-    slots: Tensor  # [T] long, of each tile
     table: Tensor  # [T, tile] long, window rows; the tile's first one where it is not full
-    owner: Tensor  # [R] long, tile of each row that counts
-    place: Tensor  # [R] long, its row in the tile
+    rows: Tensor  # [R] long, the window rows that it holds
+    places: Tensor  # [R] long, where they are among T * tile
+
+
+class Batch(NamedTuple):
+    """Groups whose slots need the same number of blocks of their caches."""
+
+    slots: tuple[int, ...]  # those with the most tiles first
+    blocks: int
+    tiles: tuple[Tile, ...]
 
 
 @lru_cache(maxsize=256)
-def tiles(groups: tuple[Group, ...], tile: int, device: torch.device) -> Tiles:
-    rows: list[int] = []
-    row_slots: list[int] = []
-    slots: list[int] = []
-    table: list[list[int]] = []
-    owner: list[int] = []
-    place: list[int] = []
-    for slot, first, count in groups:
-        for start in range(0, count, tile):
-            here = list(range(first + start, first + min(start + tile, count)))
-            rows += here
-            row_slots += [slot] * len(here)
-            owner += [len(slots)] * len(here)
-            place += range(len(here))
-            slots.append(slot)
-            table.append(here + [here[0]] * (tile - len(here)))
-    return Tiles(*(torch.tensor(each, dtype=torch.long, device=device) for each in (rows, row_slots, slots, table, owner, place)))
+def batches(groups: tuple[Group, ...], blocks: tuple[int, ...], tile: int, device: torch.device) -> tuple[Batch, ...]:
+    """blocks: of each group's slot. No slot is read further than it is long, and short slots are not read one by one."""
+    found = []
+    for count in sorted(set(blocks)):
+        members = sorted((group for group, need in zip(groups, blocks, strict=True) if need == count), key=lambda group: -group.rows)
+        tiles = []
+        for start in range(0, members[0].rows, tile):
+            held = [list(range(g.first + start, g.first + min(start + tile, g.rows))) for g in members if g.rows > start]
+            table = [rows + [rows[0]] * (tile - len(rows)) for rows in held]
+            places = [tile * i + j for i, rows in enumerate(held) for j in range(len(rows))]
+            tensors = (table, [row for rows in held for row in rows], places)
+            tiles.append(Tile(*(torch.tensor(each, dtype=torch.long, device=device) for each in tensors)))
+        found.append(Batch(tuple(group.slot for group in members), count, tuple(tiles)))
+    return tuple(found)
 
 
 class Depths(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tests.emulator.machine import BYTES, Program
-from tests.emulator.memory import UINT, Memory
-from tests.emulator.operands import NUMPY, Operands, Run, known
+from tests.emulator.memory import UINT, Memory, MemoryFault
+from tests.emulator.operands import NUMPY, Operands, Run, known, whole_warps
 from tests.emulator.ptx import Unknown
 
 
@@ -69,6 +69,29 @@ def store(operands: Operands, space: str, vector: str, kind: str) -> Run:
         values = [read(program)[mask].astype(UINT[size])[:, None].view(np.uint8) for read in reads]
         threads = np.flatnonzero(mask)
         _space(program, space).store(program, threads, address(program)[mask], np.concatenate(values, 1), operands.instruction)
+
+    return run
+
+
+@known("stmatrix.sync.aligned.m8n8.{x1,x2,x4}.shared.b16")
+def store_matrices(operands: Operands, count: str) -> Run:
+    """Matrices of 8 rows of 16 bytes in shared memory. Lane 8 m + r names the address of row r of matrix m; a lane's register m
+    holds two elements of it, at row lane / 4."""
+    target, source = operands.expect(2)
+    reads = [operands.source(name, "b32") for name in _vector(operands, source, f".v{count[1:]}")]
+    address = operands.address(target, "shared")
+
+    def run(program: Program, mask: np.ndarray) -> None:
+        whole_warps(operands, program, mask)
+        threads = np.flatnonzero(mask)
+        lane, warp = threads % 32, threads // 32 * 32
+        named = address(program)
+        for m, read in enumerate(reads):
+            row = named[warp + 8 * m + lane // 4]
+            if (row % np.uint64(16)).any():
+                raise MemoryFault(f"a row is not aligned by 16 bytes: {operands.instruction}")
+            content = np.ascontiguousarray(read(program)[mask])[:, None].view(np.uint8)
+            program.shared.store(program, threads, row + (4 * (lane % 4)).astype(np.uint64), content, operands.instruction)
 
     return run
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.emulator.machine import Program
 from tests.emulator.operands import NUMPY, Operands, Run, elementwise, known
-from tests.emulator.ptx import Unknown
+from tests.emulator.ptx import PtxError, Unknown
 
 BINARY = {"add": operator.add, "sub": operator.sub, "mul.lo": operator.mul, "min": np.minimum, "max": np.maximum}
 BINARY |= {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
@@ -23,6 +23,43 @@ def binary(operands: Operands, name: str, kind: str) -> Run:
 def unary(operands: Operands, name: str) -> Run:
     kind = name.split(".")[1]
     return elementwise(operands, kind, (kind,), operator.neg if name.startswith("neg") else operator.invert)
+
+
+@known("{add,sub,mul}.rn.f32")
+def rounded(operands: Operands, name: str) -> Run:
+    return elementwise(operands, "f32", ("f32", "f32"), BINARY["mul.lo" if name == "mul" else name])
+
+
+@known("{add,sub,mul}.rn.f32x2")
+def rounded_pair(operands: Operands, name: str) -> Run:
+    """Two floats in one 64-bit register."""
+    function = BINARY["mul.lo" if name == "mul" else name]
+
+    def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return function(first.view(np.float32), second.view(np.float32)).view(np.uint64)
+
+    return elementwise(operands, "b64", ("b64", "b64"), pairs)
+
+
+@known("{ex2.approx,div.full}.f32")
+def approximate(operands: Operands, name: str) -> Run:
+    """Rounded to the nearest here; a GPU may be two units in the last place off. A tolerance must cover that."""
+    if name == "div.full":
+        return elementwise(operands, "f32", ("f32", "f32"), operator.truediv)
+    return elementwise(operands, "f32", ("f32",), lambda value: np.exp2(value.astype(np.float64)).astype(np.float32))
+
+
+@known("{div,rem}.s32")
+def divide(operands: Operands, name: str) -> Run:
+    """Towards zero. By zero there is no result that code could rely on."""
+
+    def function(value: np.ndarray, by: np.ndarray) -> np.ndarray:
+        if (by == 0).any():
+            raise PtxError(f"division by zero: {operands.instruction}")
+        rest = np.fmod(value, by)
+        return rest if name == "rem" else (value - rest) // by
+
+    return elementwise(operands, "s32", ("s32", "s32"), function)
 
 
 @known("mad.lo.{s32,u32,s64}")

@@ -20,11 +20,12 @@ from tests.emulator.machine import run
 
 @dataclass(frozen=True)
 class Launch:
-    """files: what the compiler made, by kind (ptx, cubin, ...)."""
+    """files: what the compiler made, by kind (ptx, cubin, ...); shared: bytes of shared memory a program."""
 
     kernel: str
     grid: tuple[int, int, int]
     warps: int
+    shared: int
     files: dict[str, Path]
 
     @property
@@ -36,7 +37,8 @@ class _Utils:
     """What Triton asks of a device's driver when it loads a kernel."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": 99 << 10, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32}
+        shared = {80: 163, 90: 227, 100: 227, 120: 99}.get(device, 64)  # KB
+        return {"max_shared_mem": shared << 10, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32}
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int, *_: Any) -> tuple[object, str, int, int, int]:
         return object(), name, 0, 0, 1024  # module, function, registers, spills, threads at most
@@ -46,7 +48,7 @@ class _Utils:
 
 class _Launcher:
     def __init__(self, source: Any, metadata: Any) -> None:
-        self.types, self.warps = list(source.signature.values()), metadata.num_warps
+        self.types, self.warps, self.shared = list(source.signature.values()), metadata.num_warps, metadata.shared
         group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json") or {}
         self.files = {name.rpartition(".")[2]: Path(path) for name, path in group.items()}
 
@@ -54,7 +56,7 @@ class _Launcher:
         self, x: int, y: int, z: int, stream: int, function: str, packed: Any, info: Any, enter: Any, leave: Any, *args: Any
     ) -> None:
         given = [value for value, kind in zip(args, self.types, strict=True) if kind != "constexpr"]
-        triton.runtime.driver.active.launch(Launch(function, (x, y, z), self.warps, self.files), given)
+        triton.runtime.driver.active.launch(Launch(function, (x, y, z), self.warps, self.shared, self.files), given)
 
 
 @dataclass

@@ -57,7 +57,7 @@ class Operands:
             return lambda program: program.registers[text].view(want)
         if text in SPECIAL and kind in ("u32", "b32"):
             return lambda program: program.special[text]
-        value = self.number(text, want)
+        value = self.number(text, np.float32).view(want) if kind == "b32" and text.startswith("0f") else self.number(text, want)
         return lambda program: np.full(program.threads, value)
 
     def number(self, text: str, want: Any) -> Any:
@@ -104,3 +104,9 @@ def elementwise(operands: Operands, out: str, kinds: Sequence[str], function: Ca
     read = [operands.source(text, kind) for text, kind in zip(sources, kinds, strict=True)]
     write = operands.target(target, out)
     return lambda program, mask: write(program, function(*(value(program) for value in read)), mask)
+
+
+def whole_warps(operands: Operands, program: Program, mask: np.ndarray) -> None:
+    warps = mask.reshape(-1, 32)
+    if (warps.any(1) != warps.all(1)).any():
+        raise PtxError(f"only a part of a warp arrives: {operands.instruction}")

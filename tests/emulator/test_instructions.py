@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.emulator.instructions import REGISTRY
+from tests.emulator.ptx import PtxError
 from tests.emulator.snippets import execute
 
 LOW, HIGH = -(2**31), 2**31 - 1
@@ -17,6 +18,19 @@ WORDS = [
     ("mul.lo.s32 %r3, %r1, %r2;", 1 << 30, 6, LOW),
     ("mad.lo.s32 %r3, %r1, %r2, 5;", 3, -4, -7),
     ("neg.s32 %r3, %r1;", 5, 0, -5),
+    ("mov.b32 %r3, 0f3F800000;", 0, 0, 0x3F800000),
+    ("div.s32 %r3, %r1, %r2;", -7, 2, -3),
+    ("rem.s32 %r3, %r1, %r2;", -7, 2, -1),
+    ("add.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x33800000, 0x3F800000),  # 1 + 2^-24: to even
+    ("add.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x33800000, 0x3F800002),
+    ("sub.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x40000000, -0x40800000),  # 1 - 2
+    ("mul.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x3F800001, 0x3F800002),  # (1 + 2^-23)^2, rounded once
+    ("mov.b64 %d6, {%r1, %r2}; add.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r4, %r3}, %d7;", 0x40000000, 0x3F800000, 0x40000000),
+    ("mov.b64 %d6, {%r1, %r2}; mul.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0x40800000),
+    ("mov.b64 %d6, {%r1, %r2}; sub.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0),
+    ("ex2.approx.f32 %r3, %r1;", 0x40400000, 0, 0x41000000),
+    ("ex2.approx.f32 %r3, %r1;", -0x800000, 0, 0),  # of -inf
+    ("div.full.f32 %r3, %r1, %r2;", 0x3F800000, 0x40000000, 0x3F000000),
     ("min.s32 %r3, %r1, %r2;", -1, 1, -1),
     ("min.u32 %r3, %r1, %r2;", -1, 1, 1),
     ("max.u32 %r3, %r1, %r2;", -1, 1, -1),
@@ -61,6 +75,11 @@ def test_word(body, first, second, want):
         torch.zeros(32, dtype=torch.int32),
     )
     assert target.tolist() == [want] * 32
+
+
+def test_division_by_zero_raises():
+    with pytest.raises(PtxError, match="division by zero"):
+        execute("div.s32 %r3, %r0, 0;", torch.zeros(1, dtype=torch.int32), torch.zeros(32, dtype=torch.int32))
 
 
 def lanes(body: str) -> list[int]:
@@ -113,6 +132,29 @@ def test_vectors_bytes_and_shared_memory():
     for kind, want in (("s8", [-1, 5, 127, -128]), ("u8", [255, 5, 127, 128]), ("b8", [255, 5, 127, 128])):
         body = f"cvt.u64.u32 %d6, %r0;\nadd.s64 %d7, %d0, %d6;\nld.global.{kind} %r1, [%d7];\nst.global.b32 [%d3], %r1;"
         assert execute(body, small, torch.zeros(32, dtype=torch.int32)).tolist() == want * 8
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_matrices_are_stored_by_rows(count):
+    """Row r of matrix m goes to place 7 - r of a table of its own; each thread gives the words 100 * register + thread."""
+    registers = ["%r10", "%r11", "%r12", "%r13"][:count]
+    body = f"""
+        mov.b32 %r5, global_smem;
+        and.b32 %r6, %r0, 7;
+        sub.s32 %r6, 7, %r6;
+        and.b32 %r7, %r0, 24;
+        add.s32 %r6, %r6, %r7;
+        shl.b32 %r6, %r6, 4;
+        add.s32 %r6, %r6, %r5;
+        {" ".join(f"add.s32 {r}, %r0, {100 * m};" for m, r in enumerate(registers))}
+        stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [%r6], {{{", ".join(registers)}}};
+        bar.sync 0;
+        mad.lo.s32 %r8, %r0, 4, %r5;
+        {" ".join(f"ld.shared.b32 %r9, [%r8+{128 * m}]; st.global.b32 [%d3+{128 * m}], %r9;" for m in range(count))}
+    """
+    target = execute(body, torch.zeros(1, dtype=torch.int32), torch.zeros(32 * count, dtype=torch.int32))
+    want = [[100 * m + 4 * (7 - place) + word for place in range(8) for word in range(4)] for m in range(count)]
+    assert target.view(count, 32).tolist() == want
 
 
 def test_atomics_count_every_thread_of_every_program():

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.emulator.machine import Program
-from tests.emulator.operands import NUMPY, Operands, Run, known
-from tests.emulator.ptx import PtxError, Unknown
-
-
-def _whole_warps(operands: Operands, program: Program, mask: np.ndarray) -> None:
-    warps = mask.reshape(-1, 32)
-    if (warps.any(1) != warps.all(1)).any():
-        raise PtxError(f"only a part of a warp arrives: {operands.instruction}")
+from tests.emulator.operands import NUMPY, Operands, Run, known, whole_warps
+from tests.emulator.ptx import Unknown
 
 
 def _all_lanes(operands: Operands, text: str) -> None:
@@ -29,7 +23,7 @@ def shuffle(operands: Operands, mode: str) -> Run:
     clamp, write = operands.source(clamp_operand, "u32"), operands.target(target, "b32")
 
     def run(program: Program, mask: np.ndarray) -> None:
-        _whole_warps(operands, program, mask)
+        whole_warps(operands, program, mask)
         lane, step = program.thread.astype(np.int64) % 32, by(program).astype(np.int64) % 32
         limit = clamp(program).astype(np.int64)
         segment, end = (limit >> 8) & 31, limit & 31
@@ -51,7 +45,7 @@ def reduce_warp(operands: Operands, name: str, kind: str) -> Run:
     value, write = operands.source(source, kind), operands.target(target, kind)
 
     def run(program: Program, mask: np.ndarray) -> None:
-        _whole_warps(operands, program, mask)
+        whole_warps(operands, program, mask)
         reduced = REDUCE[name].reduce(value(program).reshape(-1, 32), 1, dtype=NUMPY[kind])
         write(program, np.repeat(reduced, 32), mask)
 
@@ -74,7 +68,7 @@ def warp_barrier(operands: Operands) -> Run:
     _all_lanes(operands, *operands.expect(1))
 
     def run(program: Program, mask: np.ndarray) -> None:
-        _whole_warps(operands, program, mask)
+        whole_warps(operands, program, mask)
         program.phase[mask] += 1
 
     return run

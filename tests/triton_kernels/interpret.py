@@ -16,12 +16,16 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
+import torch
+
 import triton_kernels
+from bench.mixer_data import MAKERS, attention_data
 from bench.window_data import random_window
 from tests.triton_kernels.checks import CHECKS, poisoned_empty
+from triton_kernels import split_attention
 
 FOLDER = Path(triton_kernels.__file__).parent
-FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py")
+FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py", "causal_conv.py", "gated_delta.py", "split_attention.py")
 
 
 def kernel_lines(path: Path) -> set[int]:
@@ -53,7 +57,16 @@ def main() -> int:
         for seed in map(int, sys.argv[1:]):
             for check in (CHECKS[name] for name in ("argmax", "pack", "accept", "advance")):
                 check(random_window(seed, slots=3, bucket=4, depth=3))
-    sys.settrace(None)
+        CHECKS["gated_delta"](MAKERS["gated_delta"](0, shape=(1, 1, 5, 3), starts=[0, 0, 1, 3]))
+        CHECKS["causal_conv"](MAKERS["causal_conv"](1, shape=(2, 1)))
+        split_attention.SPLIT = 64
+        options = {"sliding": 70, "softcap": 3.0, "counts": [2, 0], "dtype": torch.float16}
+        CHECKS["attention"](attention_data(1, lengths=[80, 0], sizes=[3, 1], shape=(2, 1, 8), **options))
+        sys.settrace(None)
+        for seed in map(int, sys.argv[1:]):
+            for name in ("gated_delta", "causal_conv"):
+                CHECKS[name](MAKERS[name](seed))
+            CHECKS["attention"](MAKERS["attention"](seed, most=150))
     left = {name: sorted(kernel_lines(FOLDER / name) - ran[name]) for name in FILES}
     for name, lines in left.items():
         for line in lines:

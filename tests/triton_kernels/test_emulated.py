@@ -28,6 +28,18 @@ def test_random_windows(name, arch):
 
 
 @pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", ["gated_delta", "causal_conv"])
+def test_state_of_random_windows(name, arch):
+    check(name, arch, range(8))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("rows", [1, 8])
+def test_a_group_has_the_bits_of_its_rows_one_by_one(rows, arch):
+    check("gated_delta", arch, range(1), slots=2, starts=[0, rows, rows], shape=(1, 2, 16, 24))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", ["pack", "accept", "advance"])
 def test_most_slots_and_rows(name, arch):
     check(name, arch, range(2), slots=64, bucket=64, depth=3)

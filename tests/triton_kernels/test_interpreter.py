@@ -11,14 +11,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def interpret(*seeds: int) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.triton_kernels.interpret", *map(str, seeds)]
+def interpret(*seeds: int, program: str = "interpret") -> None:
+    command = [sys.executable, "-W", "ignore", "-m", f"tests.triton_kernels.{program}", *map(str, seeds)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_every_line_runs_and_every_result_is_the_twins():
     interpret(5, 10)  # one window of each policy, with bans, stops and proposals
+
+
+def test_faults_planted_in_the_attention_kernels_are_noticed():
+    interpret(program="interpret_faults")
+
+
+def test_a_whole_model_on_the_kernels_gives_what_it_gives_on_the_twins():
+    interpret(program="interpret_model")
 
 
 @pytest.mark.slow

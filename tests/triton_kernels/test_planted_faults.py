@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
-import triton_kernels
-from tests.emulator.memory import MemoryFault, Race
+from bench.mixer_data import MAKERS
+from tests.emulator.memory import Race
 from tests.triton_kernels.checks import check
+from tests.triton_kernels.planted import WRONG, Fault, planted
 from tests.triton_kernels.test_emulated import long_row
 
-SOURCE = Path(triton_kernels.__file__).parent
-USUAL = {"slots": 5, "depth": 3, "bucket": 8}
 WIDE = {"slots": 2, "bucket": 3, "depth": 1, "vocab": 9000}  # more than one chunk
-WRONG = (AssertionError, MemoryFault)
-
-
-class Fault(NamedTuple):
-    name: str
-    file: str
-    right: str
-    wrong: str
-    check: str
-    sizes: dict[str, Any] = USUAL
-    notices: tuple[type[Exception], ...] = WRONG
-
 
 FAULTS = [
     Fault("control", "argmax.py", "row", "row", "argmax", {"slots": 1}),
@@ -74,41 +57,39 @@ FAULTS = [
           "advance all"),
     Fault("rotation_stands_still", "plan.py", "tl.minimum(walkers, 2)", "tl.minimum(walkers, 1)", "advance all"),
     Fault("a_fitting_group_left_out", "plan.py", "enters = able & (needed <= rows)", "enters = able & (needed < rows)", "advance all"),
+    Fault("state_of_another_slot", "gated_delta.py", "slot.to(tl.int64) * (width * key_size)", "0 * (width * key_size)", "gated_delta", {}),
+    Fault("first_row_skipped", "gated_delta.py", "for row in range(first, last):\n            q",
+          "for row in range(first + 1, last):\n            q", "gated_delta", {}),
+    Fault("key_head_not_shared", "gated_delta.py", "at = head // share * key_size", "at = head * key_size", "gated_delta", {}),
+    Fault("read_before_the_update", "gated_delta.py", "state = state * decay + k[:, None] * delta[None]",
+          "state = state * decay + k[:, None] * (delta * beta)[None]", "gated_delta", {}),
+    Fault("rows_not_cleared", "gated_delta.py", "if slot == slots - 1:", "if slot == slots:", "gated_delta", {}),
+    Fault("more_than_the_group_kept", "gated_delta.py", "tl.minimum(tl.load(starts_ptr + slot + 1), first + tl.load(kept_ptr + slot))",
+          "first + tl.load(kept_ptr + slot)", "gated_delta", {}),
+    Fault("first_layer_only", "gated_delta.py", "layer * deltas_layer", "0 * deltas_layer", "gated_delta", {}),
+    Fault("state_stored_while_read", "gated_delta.py", "        tl.debug_barrier()", "        pass", "gated_delta", {}, (Race,)),
+    Fault("verify_commits", "gated_delta.py", "    if slot == slots - 1:\n",
+          "    tl.store(states_ptr + offsets, tl.zeros_like(offsets).to(tl.float32), mask=inside)\n    if slot == slots - 1:\n",
+          "gated_delta", {}, (*WRONG, Race)),
+    Fault("past_and_window_swapped", "causal_conv.py", "old, new) * tl.load", "new, old) * tl.load", "causal_conv", {}),
+    Fault("taps_backwards", "causal_conv.py", "weight_ptr + tap * channels", "weight_ptr + (past - tap) * channels", "causal_conv", {}),
+    Fault("a_kept_row_lost", "causal_conv.py", "source = line + kept +", "source = line + kept - 1 +", "causal_conv", {}),
     Fault("walk_from_slot_0", "plan.py", "wraps = slot < start", "wraps = slot < 0", "advance all"),
 ]  # fmt: skip
 
 
-@pytest.fixture
-def kernels(fault: Fault, tmp_path: Path) -> Iterator[Any]:
-    """A copy of the package, under its own name and with its own operations, that has the fault."""
-    name = f"planted_{fault.name}"
-    package = tmp_path / name
-    package.mkdir()
-    for path in SOURCE.glob("*.py"):
-        text = path.read_text().replace("triton_kernels", name).replace('"mtplab"', f'"{name}"')
-        if path.name == fault.file:
-            assert fault.right in text, "there is nowhere to plant this"
-            text = text.replace(fault.right, fault.wrong)
-        (package / path.name).write_text(text)
-    sys.path.insert(0, str(tmp_path))
-    try:
-        yield SimpleNamespace(**{part: importlib.import_module(f"{name}.{part}") for part in ("accept", "advance", "argmax", "pack")})
-    finally:
-        sys.path.remove(str(tmp_path))
-        for module in [module for module in sys.modules if module.partition(".")[0] == name]:
-            del sys.modules[module]
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_fault_is_noticed(fault, kernels):
-    def suite() -> None:
+def test_fault_is_noticed(fault: Fault, tmp_path: Path):
+    def suite(kernels: Any) -> None:
         if fault.check == "long row":
             long_row(kernels)
         else:
-            check(fault.check, 90, range(150), kernels, **({"dtype": torch.float32} | fault.sizes))
+            dtype = {} if fault.check in MAKERS else {"dtype": torch.float32}
+            check(fault.check, 90, range(150), kernels, **(dtype | fault.sizes))
 
-    if fault.name == "control":
-        suite()
-        return
-    with pytest.raises(fault.notices):
-        suite()
+    with planted(fault, tmp_path) as kernels:
+        if fault.name == "control":
+            suite(kernels)
+            return
+        with pytest.raises(fault.notices):
+            suite(kernels)
