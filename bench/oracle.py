@@ -49,9 +49,19 @@ def committed(data: WindowData) -> list[Committed]:
     produced, positions = data.state.produced.tolist(), data.state.positions.tolist()
     found = []
     for slot, (first, end) in enumerate(zip(starts, starts[1:], strict=False)):
-        limits = {"max_new": int(data.limits.max_new[slot]), "context": int(data.limits.context[slot])}
-        group = {"produced": produced[slot], "position": positions[slot], "stop_ids": frozenset(data.limits.stop_ids[slot].tolist())}
-        found.append(commit_group(ids[first:end], chosen[first:end], **group, **limits) if end > first else Committed((), 0, 0, None))
+        found.append(
+            commit_group(
+                ids[first:end],
+                chosen[first:end],
+                stop_ids=frozenset(data.limits.stop_ids[slot].tolist()),
+                produced=produced[slot],
+                max_new=int(data.limits.max_new[slot]),
+                position=positions[slot],
+                context=int(data.limits.context[slot]),
+            )
+            if end > first
+            else Committed((), 0, 0, None)
+        )
     return found
 
 

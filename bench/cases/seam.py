@@ -78,9 +78,8 @@ def _(shape: Shape, device: torch.device) -> Work:
 
 
 def _packing(data: WindowData) -> list[list[int]]:
-    slots = oracle.Slots(
-        *(getattr(data.state, name).tolist() for name in ("anchors", "drafts", "positions")), data.window.starts.diff().tolist()
-    )
+    state = data.state
+    slots = oracle.Slots(state.anchors.tolist(), state.drafts.tolist(), state.positions.tolist(), data.window.starts.diff().tolist())
     return oracle.packed(slots, len(data.window.ids))
 
 
