@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def committed(data: WindowData) -> list[Committed]:
     chosen, ids, starts = picks(data), data.window.ids.tolist(), data.window.starts.tolist()
     produced, positions = data.state.produced.tolist(), data.state.positions.tolist()
     found = []
-    for slot, (first, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for slot, (first, end) in enumerate(pairwise(starts)):
         found.append(
             commit_group(
                 ids[first:end],

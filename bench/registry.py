@@ -50,7 +50,7 @@ class Case:
     make: Make
 
     def __str__(self) -> str:
-        sizes = ",".join(f"{name}={value}" for name, value in self.shape.items())
+        sizes = "-".join(f"{name}{value}" for name, value in self.shape.items())  # as pytest's -k can select it
         return f"{self.operation}/{self.implementation}/{sizes}"
 
     def checked(self, device: torch.device) -> Work:
