@@ -96,8 +96,9 @@ def recorded_window(slots: int, rows: int, vocab: int, dtype: torch.dtype) -> Wi
     logits = torch.randn(rows, vocab, generator=noise).to(dtype)
     chosen = torch.randint(0, LIMITS.vocab, (rows,), generator=noise)
     kept = dict(zip((view.slot for view in seen), accepted, strict=True))
-    for row in range(int(window.starts[-1]) - 1):  # a row whose draft was accepted follows from the pick before it
-        if 1 <= int(window.group_index[row + 1]) <= kept[int(window.slots[row + 1])]:
+    for row in range(int(window.starts[-1]) - 1):
+        place, accepted_there = int(window.group_index[row + 1]), kept[int(window.slots[row + 1])]
+        if place and place != accepted_there + 1:  # the first wrong draft is followed by right ones, which must not count
             chosen[row] = window.ids[row + 1]
     logits[torch.arange(rows), chosen] = 9.0
     proposals = torch.randint(0, LIMITS.vocab, (rows, DEPTH), generator=noise, dtype=INT)

@@ -19,7 +19,7 @@ from mtp.policies import Adaptive, Policy, RotateGrow, StaticK
 from mtp.windows import Group, SlotView
 from triton_kernels.plan import plan_groups_torch
 
-SLOTS_ROWS = ((1, 8), (2, 8), (4, 8), (8, 8), (16, 16), (64, 64))
+SLOTS_ROWS = ((1, 8), (2, 8), (3, 8), (4, 8), (8, 8), (16, 16), (64, 64))
 POLICIES: dict[str, Callable[[], Policy]] = {
     "plain": lambda: StaticK(0),
     "static_k_3": lambda: StaticK(3),

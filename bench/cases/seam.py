@@ -18,7 +18,7 @@ from bench.recorded import fresh, recorded_window
 from bench.registry import Shape, Work, implementation
 from bench.window_data import INT, WindowData, moved
 
-SLOTS_ROWS = ((1, 8), (2, 8), (4, 8), (8, 8), (16, 16), (16, 32), (64, 64))
+SLOTS_ROWS = ((1, 8), (2, 8), (3, 8), (4, 8), (8, 8), (16, 16), (16, 32), (64, 64))
 VOCABS = (32_000, 151_936, 262_144)
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 NARROW = 2_048  # columns where the logits are not read
