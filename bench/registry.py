@@ -26,7 +26,7 @@ class Work:
     """call: what is timed, again and again; expected: what the oracle says its first call gives, as lists.
 
     read: from what a call returned to what is compared; bytes: that one call must at least move (None: not a matter of memory);
-    per: units in one call, times are given per unit; wide: bytes moved are what it is about, so inputs larger than the L2 count.
+    per: units in one call, times are given per unit.
     """
 
     call: Callable[[], Any]
