@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint \
+	bench bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -84,3 +85,19 @@ train-tiny: $(STAMP)
 
 gpu-check: $(STAMP)
 	@$(BIN)/python -m bench.gpu_check $(ARGS)
+
+# operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept"
+bench: $(STAMP)
+	@$(BIN)/python -m bench.run $(ARGS)
+
+# every case once against its oracle; says nothing about time
+bench-quick: $(STAMP)
+	@$(BIN)/python -m bench.quick
+
+# make bench-compare A=before.jsonl B=after.jsonl
+bench-compare: $(STAMP)
+	@$(BIN)/python -m bench.compare $(A) $(B)
+
+# table and bars of a file of rows, by default the newest: make bench-report ROWS=bench/results/NAME.jsonl
+bench-report: $(STAMP)
+	@$(BIN)/python -m bench.report $(ROWS)

@@ -1,0 +1,99 @@
+"""Rows of results: bench/results/<machine>-<date>.jsonl, one a case and mode. Every row names its machine, versions and commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+OUT = "MTPLAB_BENCH_ROWS"  # the file that a run's rows go to
+Row = dict[str, Any]
+
+
+@cache
+def device_name() -> str:
+    """The GPU's name or the processor's."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+@cache
+def about() -> Row:
+    """What all rows of a run share. evidence: a CPU's row says nothing about a GPU."""
+    git = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    if torch.cuda.is_available():
+        import triton
+
+        versions |= {"cuda": str(torch.version.cuda), "triton": triton.__version__}
+    evidence = "gpu" if torch.cuda.is_available() else "cpu"
+    return {"evidence": evidence, "device": device_name(), "threads": torch.get_num_threads(), "versions": versions, "commit": commit}
+
+
+def default_stem() -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", device_name().lower())).strip("-")
+    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def row_of(info: Mapping[str, Any], seconds: Sequence[float]) -> Row:
+    """info: operation, implementation, shape, mode, bytes, per; seconds: of single calls. Times are microseconds per unit."""
+    low, middle, high = np.quantile(np.array(seconds) * 1e6 / info["per"], [0.2, 0.5, 0.8]).tolist()
+    names = ("operation", "implementation", "shape", "mode", "bytes")
+    times = {"p20_us": low, "p50_us": middle, "p80_us": high}
+    return {
+        **{name: info[name] for name in names},
+        **{name: round(us, 3) for name, us in times.items()},
+        "samples": len(seconds),
+        **about(),
+    }
+
+
+def write_rows(rows: Iterable[Row]) -> None:
+    """To the file of the run that this process belongs to, if any."""
+    if path := os.environ.get(OUT):
+        write_rows_to(Path(path), rows)
+
+
+def write_rows_to(path: Path, rows: Iterable[Row]) -> None:
+    """Adds them to what is there."""
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """Raises ValueError, one line, where the file is not one of rows."""
+    try:
+        return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as wrong:
+        raise ValueError(f"file is {path}, expected rows of `make bench`: {wrong}") from wrong
+
+
+def name_of(row: Row) -> tuple[str, str, str]:
+    """(operation, shape, mode): what rows of different implementations, or runs, have in common."""
+    return row["operation"], " ".join(f"{name}={value}" for name, value in row["shape"].items()), row["mode"]
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown: a line a case, with its median relative to the first implementation of the same shape and mode."""
+    lines = ["| operation | shape | mode | implementation | p20 us | p50 us | p80 us | to first |", "|---" * 8 + "|"]
+    first: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        base = first.setdefault(name_of(row), row["p50_us"])
+        times = " | ".join(f"{row[name]:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
+        lines.append(f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} |")
+    return lines

@@ -1,0 +1,36 @@
+"""`python -m bench.run`: the microbenchmarks by pytest-benchmark, its JSON and the rows kept in bench/results, a table at the end.
+
+Further arguments are pytest's: `-k accept`, `--benchmark-max-time=1`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import peers
+from bench.rows import OUT, RESULTS, default_stem, read_rows, table
+
+FILES = ("bench/bench_seam.py", "bench/bench_host.py")
+# a case takes its 0.15 s and no more, so that all of them are minutes; a given option of the same name comes later and wins
+OPTIONS = ("--benchmark-max-time=0.15", "--benchmark-min-rounds=20", "--benchmark-warmup=on", "--benchmark-disable-gc")
+
+
+def main() -> int:
+    RESULTS.mkdir(exist_ok=True)
+    stem = RESULTS / default_stem()
+    rows, whole = stem.with_suffix(".jsonl"), stem.with_suffix(".json")
+    quiet = ("-q", "--benchmark-columns=median", "--benchmark-quiet", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *FILES, *quiet, *OPTIONS, f"--benchmark-json={whole}", *sys.argv[1:]]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], env=os.environ | {OUT: str(rows)}, check=False)
+    for line in peers.run(rows):
+        print(line)
+    if rows.is_file():
+        print(*table(read_rows(rows)), f"written to {rows} and {whole.name}", sep="\n")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

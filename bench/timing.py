@@ -1,0 +1,50 @@
+"""One case under pytest-benchmark: the host's time of a call and, on a GPU, the device's, by replays of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bench.registry import Case, Work
+
+REPLAYS = 50
+MOST_COPIES = 64
+
+
+def measure(benchmark: Any, case: Case) -> None:
+    """Checks the case, then times it. mode: `python` for host work, `call` for operations, with the device idle before each round."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    work = case.checked(device)
+    mode = "python" if case.mode == "host" else "call"
+    names = {"operation": case.operation, "implementation": case.implementation, "shape": dict(case.shape)}
+    benchmark.extra_info.update(names | {"mode": mode, "bytes": work.bytes, "per": work.per})
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        if case.mode == "seam":
+            benchmark.extra_info["graph_s"] = graph_seconds(case, work, device)
+    benchmark(work.call)
+
+
+def graph_seconds(case: Case, work: Work, device: torch.device) -> list[float]:
+    """Seconds of a call, by CUDA events around replays of one graph of many calls, each with inputs of its own: together more than
+    the L2 holds, where 64 of them are."""
+    cache = torch.cuda.get_device_properties(device).L2_cache_size
+    copies = min(MOST_COPIES, max(8, -(-2 * cache // max(1, work.bytes or 1))))
+    works = [work, *(case.make(case.shape, device) for _ in range(copies - 1))]
+    for one in works:
+        one.call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for one in works:
+            one.call()
+    seconds = []
+    for _ in range(REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        seconds.append(begin.elapsed_time(end) / 1e3 / copies)
+    return seconds
