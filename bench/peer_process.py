@@ -1,7 +1,8 @@
 """`peer_process.py PEER WINDOWS`: one peer's greedy accept of three drafts a request, checked, then timed by graph replay.
 
 Imports torch and the peer, nothing of this project. The last line of stdout is JSON: version, and timed cases. Exit code 1, and why as
-the last line of stderr, where there is nothing to time. Not yet run beside an installed peer: the calls may need mending there; a call that fails is one line, never a wrong figure.
+the last line of stderr, where there is nothing to time. Not yet run beside an installed peer: its calls may need mending there; one
+that fails is a line, never a wrong figure.
 """
 
 from __future__ import annotations
