@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,20 +11,26 @@ import torch
 REPLAYS, LAUNCHES = 50, 20
 
 
-def median_us(work: Callable[[], Any], *, launches: int = LAUNCHES) -> float:
-    """Microseconds of one call: the median of 50 replays of a graph of `launches` calls."""
-    work()
+def replay_seconds(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """Seconds of one call, of every one of 50 replays of a graph of all of them."""
+    for call in calls:
+        call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(launches):
-            work()
-    times = []
+        for call in calls:
+            call()
+    seconds = []
     for _ in range(REPLAYS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / launches)
-    return statistics.median(times)
+        seconds.append(begin.elapsed_time(end) / 1e3 / len(calls))
+    return seconds
+
+
+def median_us(work: Callable[[], Any], *, launches: int = LAUNCHES) -> float:
+    """Microseconds of one call: the median of 50 replays of a graph of `launches` calls."""
+    return 1e6 * statistics.median(replay_seconds([work] * launches))

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from bench.gpu_time import replay_seconds
 from bench.registry import Case, Work
 
-REPLAYS = 50
 MOST_COPIES = 64
 
 
@@ -32,19 +32,4 @@ def graph_seconds(case: Case, work: Work, device: torch.device) -> list[float]:
     cache = torch.cuda.get_device_properties(device).L2_cache_size
     copies = min(MOST_COPIES, max(8, -(-2 * cache // max(1, work.bytes or 1))))
     works = [work, *(case.make(case.shape, device) for _ in range(copies - 1))]
-    for one in works:
-        one.call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for one in works:
-            one.call()
-    seconds = []
-    for _ in range(REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        seconds.append(begin.elapsed_time(end) / 1e3 / copies)
-    return seconds
+    return replay_seconds([one.call for one in works])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -47,7 +48,7 @@ class TapeOracle:
         return matches[min(index, len(matches) - 1)]
 
 
-class Knowing:
+class Knowing(ABC):
     """Counts each request's output tokens, and asks the tapes."""
 
     missed = False
@@ -56,8 +57,9 @@ class Knowing:
         self.oracle = oracle
         self.index: dict[str, int] = {}  # of the anchor, by request
 
+    @abstractmethod
     def known(self, request: str, index: int) -> Sequence[float]:
-        raise NotImplementedError
+        """Per draft of the chain made at that output token, the survival to go by."""
 
     def survival(self, view: SlotView) -> Sequence[float]:
         return self.known(view.request, self.index.get(view.request, 0))[: view.held]

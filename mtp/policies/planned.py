@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
@@ -63,7 +64,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(ABC):
     """sizes: group sizes; depth: most drafts; cost: what is believed of T; skip_cap: windows a slot may be left out of in a row (0:
     any number); probe: after so many windows without any, drafts are made to full depth, so that shadow scoring sees them (0: never),
     more rarely where that would take more than 0.3% of the time, and in the first windows of a run; a probe that turns out right to its
@@ -83,9 +84,9 @@ class Planned:
         check_count("probe", self.probe)
         object.__setattr__(self, "run", _Run(self.estimator()))
 
+    @abstractmethod
     def estimator(self) -> Estimator:
         """A fresh one: each policy brings its own."""
-        raise NotImplementedError
 
     def open(self) -> Self:
         return replace(self)  # settings alone are carried over
