@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint \
-	bench bench-quick bench-compare bench-report
+	bench bench-engine bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -49,8 +49,11 @@ test-triton-3.6:
 	bash tests/legs/triton_3_6.sh
 
 # speed of the shipped model on this machine, as ratios
-speed: $(STAMP)
-	@$(BIN)/python -m bench.speed $(ARGS)
+speed: bench-engine
+
+# the same: plain decoding, every policy, transformers, a window's time by rows; minutes. ARGS="--target smollm2 --tokens 64"
+bench-engine: $(STAMP)
+	@$(BIN)/python -m bench.engine $(ARGS)
 
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
