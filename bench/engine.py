@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.alternating import product
 from bench.comparisons import Comparison, against, decode_row, figures, speculation
 from bench.decoding import Model, Text, load, steady_prompts
-from bench.pictures.rows_to_time import formula, line_of
+from bench.pictures.rows_to_time import line_of, lines
 from bench.rows import RESULTS, Row, default_stem, write_rows_to
 from bench.theirs import assistance, load_theirs
 from bench.window_time import windows
@@ -54,10 +54,7 @@ class Bench:
         for context in self.options.contexts:
             found = windows(model, context=context, seconds=self.options.seconds, passes=40)
             self.rows += found
-            print(
-                f"a window at {context} tokens of context: {formula(found)}\n\n| rows | slots | p20, ms | p50, ms | p80, ms |\n|"
-                + "---|" * 5
-            )
+            print(*lines(found), "", "| rows | slots | p20, ms | p50, ms | p80, ms |", "|" + "---|" * 5, sep="\n")
             for row in (row for row in found if row["shape"]["depth"] == 0):
                 times = " | ".join(f"{row[name] / 1e3:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
                 print(f"| {row['shape']['rows']} | {row['shape']['slots']} | {times} |")

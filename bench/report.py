@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from bench.pictures import rows_to_time
 from bench.rows import RESULTS, Row, name_of, read_rows, table
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
@@ -67,6 +68,9 @@ def main() -> int:
     picture = found[0].with_suffix(".svg")
     draw(rows, picture)
     print(*table(rows), f"\nbars: {picture}", sep="\n")
+    curve = picture.with_name(f"{picture.stem}-rows.svg")
+    if rows_to_time.draw(rows, curve):
+        print(*rows_to_time.lines(rows), f"rows to time: {curve}", sep="\n")
     return 0
 
 

@@ -30,7 +30,12 @@ def formula(rows: Sequence[Row]) -> str:
     model, r2, worst = line_of(rows)
     prices = ((model.row, "rows"), (model.slot, "slots"), (model.draft, "drafts"))
     terms = "".join(f" + {1e3 * price:.3f} {name}" for price, name in prices if price)
-    return f"{1e3 * model.base:.2f}{terms} ms, R2 {r2:.3f}, largest residual {100 * worst:.0f}%"
+    return f"{1e3 * model.base:.2f}{terms} ms; R2 {r2:.3f}, largest residual {100 * worst:.0f}%"
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """The line of every panel, in words."""
+    return [f"a window of {target} at {context} tokens of context: {formula(group)}" for (target, context), group in panels(rows)]
 
 
 def panels(rows: Sequence[Row]) -> list[tuple[tuple[str, int], list[Row]]]:
@@ -58,7 +63,8 @@ def draw(rows: Sequence[Row], path: Path) -> bool:
         for ax, ((target, context), group) in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
             _panel(ax, group)
             first = group[0]
-            ax.set_title(f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, {first['threads']} threads]")
+            threads = f"{first['threads']} thread{'s' * (first['threads'] > 1)}"
+            ax.set_title(f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, {threads}]", fontsize=8)
         figure.savefig(path, metadata={"Date": None})
     return True
 
@@ -78,7 +84,8 @@ def _panel(ax: Any, rows: Sequence[Row]) -> None:
             ax.errorbar(at, middle, spread, fmt=marker, color=colour, ms=4, lw=0.8, label=label)
             ax.plot(at, [1e3 * model.window(n, count, depth) for n in at], color=colour, lw=0.8, ls="-" if depth == depths[0] else ":")
     ax.set_ylim(bottom=0)
-    ax.set_xlabel(f"rows of a window\n{formula(rows)}")
+    ax.set_xticks(sorted({_rows(row) for row in rows}))
+    ax.set_xlabel("rows of a window\n" + formula(rows).replace("; ", "\n"))
     ax.set_ylabel("milliseconds (median, 20 to 80%)")
     ax.legend(fontsize=6)
 
