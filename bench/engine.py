@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from bench.alternating import product
 from bench.comparisons import Comparison, against, decode_row, figures, speculation
@@ -32,8 +34,11 @@ class Bench:
         self.rows: list[Row] = []
 
     def load(self, slots: int) -> Model:
-        """With a slot for each request: a slot that nobody uses costs time too."""
-        return load(self.options.target, self.options.drafter, slots=slots, rows=max(self.options.rows), more=self.more)
+        """With a slot for each request: a slot that nobody uses costs time too. Raises BadInput."""
+        model = load(self.options.target, self.options.drafter, slots=slots, rows=max(self.options.rows), more=self.more)
+        if model.made.drafter is None:
+            raise BadInput(f"--drafter is {self.options.drafter}, expected one that drafts")
+        return model
 
     def run(self) -> int:
         options = self.options
@@ -44,6 +49,8 @@ class Bench:
             texts[kind] = steady_prompts(model.made, kind, count=max(options.requests), length=options.prompt, new=options.tokens)
             print(f"{kind}: {len(texts[kind])} texts of {options.prompt} + {options.tokens} tokens that do not loop")
         cases = [(kind, found[:n]) for kind, found in texts.items() for n in options.requests if n <= len(found)]
+        if not cases:
+            raise BadInput(f"--tokens is {options.tokens}: no text of that length goes without loops, expected fewer")
         compared = self.speculation(cases, cost)
         if options.transformers:
             self.transformers(cases, compared)
@@ -106,24 +113,51 @@ class Bench:
                 self.rows.append(fast.row())
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def counts(text: str) -> list[int]:
+    """Integers between commas."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text}, expected integers of at least 1")
+    return [int(part) for part in parts]
+
+
+def amount(text: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text}, expected an integer of at least {least}")
+    return int(text)
+
+
+def workloads(text: str) -> list[str]:
+    known = ("code", "prose", "mixed", "chat")
+    if not set(text.split(",")) <= set(known):
+        raise argparse.ArgumentTypeError(f"{text}, expected some of {','.join(known)}")
+    return text.split(",")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="tiny_qwen", help="a name in configs/target, or a checkpoint folder")
     parser.add_argument("--drafter", help="a name in configs/drafter, or a folder; default: the one of a run")
-    parser.add_argument("--workloads", nargs="+", default=["code", "prose"], choices=["code", "prose", "mixed", "chat"])
-    parser.add_argument("--requests", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--rows", type=int, nargs="+", default=[8, 16], help="of a window")
-    parser.add_argument("--prompt", type=int, default=32, help="prompt tokens of a request")
-    parser.add_argument("--tokens", type=int, default=96, help="new tokens of a request")
-    parser.add_argument("--pairs", type=int, default=5, help="alternating pairs of a comparison")
-    parser.add_argument("--contexts", type=int, nargs="+", default=[64, 768], help="of the windows that are timed by rows")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of timing windows, at each context, at most")
-    parser.add_argument("--threads", type=int, help="default: as a run chooses")
+    parser.add_argument("--workloads", type=workloads, default="code,prose")
+    parser.add_argument("--requests", type=counts, default="1,2,4,8")
+    parser.add_argument("--rows", type=counts, default="8,16", help="of a window")
+    parser.add_argument("--prompt", type=amount, default=32, help="prompt tokens of a request")
+    parser.add_argument("--tokens", type=partial(amount, least=2), default=96, help="new tokens of a request")
+    parser.add_argument("--pairs", type=amount, default=5, help="alternating pairs of a comparison")
+    parser.add_argument("--contexts", type=counts, default="64,768", help="of the windows that are timed by rows")
+    parser.add_argument("--seconds", type=amount, default=15, help="of timing windows, at each context, at most")
+    parser.add_argument("--threads", type=amount, help="default: as a run chooses")
     parser.add_argument("--no-transformers", dest="transformers", action="store_false")
     parser.add_argument("--out", type=Path, help="the file of rows; default bench/results/<machine>-<date>.jsonl")
     options, more = parser.parse_known_args()
-    bench = Bench(options, more)
     try:
+        bench = Bench(options, more)
         code = bench.run()
     except (BadInput, ValueError) as wrong:
         print(f"error: {wrong}", file=sys.stderr)
