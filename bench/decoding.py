@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from hydra import compose, initialize_config_dir
+from tokenizers import Tokenizer
 
 from bench.alternating import Pairs, Tokens
 from experiments import resolvers
@@ -110,11 +111,10 @@ def decoding(generate: Generate, new: int) -> Callable[[], tuple[float, Tokens]]
     return timed
 
 
-def prompts(made: Setup, kind: str, length: int) -> list[Text]:
+def prompts(tokenizer: Tokenizer, kind: str, length: int) -> list[Text]:
     """The shipped prompts of a kind that have `length` tokens, cut to them."""
-    assert made.tokenizer is not None
     lines = (PROJECT / "experiments" / "prompts" / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()
-    encoded = [tuple(made.tokenizer.encode(json.loads(line)["prompt"]).ids) for line in lines]
+    encoded = [tuple(tokenizer.encode(json.loads(line)["prompt"]).ids) for line in lines]
     return [ids[:length] for ids in encoded if len(ids) >= length]
 
 
@@ -122,7 +122,8 @@ def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int)
     """The first `count` of them, or as many as there are, whose `new` greedy tokens repeat no 16-gram: on looping text any drafter
     looks good. Decoded all slots at once."""
     steady: list[Text] = []
-    candidates = prompts(made, kind, length)
+    assert made.tokenizer is not None
+    candidates = prompts(made.tokenizer, kind, length)
     executor = ModelExecutor(made.target, None, slots=made.target.slots, largest_group=1, depth=0, buckets=TIGHT, device=made.device)
     for begin in range(0, len(candidates), made.target.slots):
         engine = Engine(executor, slots=made.target.slots, policy=StaticK(0))

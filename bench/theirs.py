@@ -20,8 +20,8 @@ def load_theirs(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     config = AutoConfig.from_pretrained(folder)
     if layers := getattr(config, "mtp_num_hidden_layers", 0):
         config.num_mtp_layers, config.mtp_layer_types = layers, ["full_attention"] * layers
-    known = AutoModelForCausalLM._model_mapping[type(config)]
-    made = type(known.__name__, (known,), {"_keys_to_ignore_on_load_unexpected": [r"^mtp.*"]})
+    known: Any = AutoModelForCausalLM._model_mapping[type(config)]
+    made: Any = type(known.__name__, (known,), {"_keys_to_ignore_on_load_unexpected": [r"^mtp.*"]})
     model = made.from_pretrained(folder, config=config, dtype=dtype).eval().to(device)
     model.generation_config.eos_token_id = None  # every text has the same length
     return model
