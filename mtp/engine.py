@@ -119,7 +119,16 @@ class Engine:
         """One action of those whose turn it is: a prefill chunk or a window; the two alternate while both have work. False
         when nothing is left."""
         begin_s = self.executor.now()
-        self._settle()
+        if self._cancelled:
+            self._land(0)  # a slot is free only after the read of all that it took part in
+            self._cancelled = False
+        self._drop_cancelled()
+        self._promote()
+        self._admit()
+        if self._flights and any(stream.prefilling for stream in self.streams.values()):
+            self._land(0)  # turns of prefills and windows come as if the host planned
+            self._promote()
+            self._admit()
         if not self.streams:
             self._land(0)  # nobody is left in it
             if not self.waiting:
@@ -145,19 +154,6 @@ class Engine:
         return self.windows + len(self._flights)
 
     @ranged("host")
-    def _settle(self) -> None:
-        """Cancels, then the ring's next, then arrivals: who is live in this step."""
-        if self._cancelled:
-            self._land(0)  # a slot is free only after the read of all that it took part in
-            self._cancelled = False
-        self._drop_cancelled()
-        self._promote()
-        self._admit()
-        if self._flights and any(stream.prefilling for stream in self.streams.values()):
-            self._land(0)  # turns of prefills and windows come as if the host planned
-            self._promote()
-            self._admit()
-
     def _promote(self) -> None:
         """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
         for request, picked in self.grants.promote(self._declines):
@@ -167,6 +163,7 @@ class Engine:
             elif stream is None:
                 self._seat(request)
 
+    @ranged("host")
     def _admit(self) -> None:
         """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
         now = self.executor.now()
