@@ -10,10 +10,10 @@ from itertools import count
 import numpy as np
 import pytest
 
-from bench import comparisons, decoding, engine
+from bench import comparisons, decoding, engine, report
 from bench.alternating import Pairs, alternate, product
 from bench.pictures import rows_to_time
-from bench.rows import read_rows, row_of
+from bench.rows import read_rows, row_of, write_rows_to
 from experiments.results import PROJECT
 from mtp.costs import LinearCost
 from tests.checkpoints import write_qwen3
@@ -161,7 +161,7 @@ def window(rows, slots, depth, seconds):
     return row_of({"operation": "window", "implementation": "a", "shape": shape, "mode": "wall", "bytes": None, "per": 1}, [seconds] * 3)
 
 
-def test_rows_to_time(tmp_path):
+def test_rows_to_time(tmp_path, monkeypatch, capsys):
     cells = [(r, s, d) for r, s in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2)) for d in (0, 3)]
     rows = [window(r, s, d, 2e-3 + 1e-4 * r + 5e-4 * s + 3e-4 * d) for r, s, d in cells]
     assert rows_to_time.lines(rows) == [
@@ -172,4 +172,9 @@ def test_rows_to_time(tmp_path):
     assert rows[0]["device"].split("(")[0].strip() in picture
     assert "R2 1.000" in picture
     assert "2 slots, 3 drafts" in picture
+    write_rows_to(tmp_path / "all.jsonl", rows)
+    monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all.jsonl")])
+    assert report.main() == 0
+    assert (tmp_path / "all-rows.svg").read_text() == picture
+    assert f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all-rows.svg'}\n" in capsys.readouterr().out
     assert not rows_to_time.draw([{"operation": "decode"}], tmp_path / "none.svg")
