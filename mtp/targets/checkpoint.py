@@ -37,6 +37,7 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
+        self.highest_token = self._highest_token()
         self._stored = self._index(weights)
 
     def holds(self, prefix: str) -> bool:
@@ -113,6 +114,16 @@ class Checkpoint:
         if not isinstance(value, dict):
             raise ValueError(f"checkpoint {self.path}: {name} holds no object")
         return value
+
+    def _highest_token(self) -> int | None:
+        """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
+        model may share its tokenizer with one that also sees images."""
+        tokenizer = self._json("tokenizer.json") or {}
+        vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
+        plain = [int(added["id"]) for added in tokenizer.get("added_tokens") or [] if not added.get("special")]
+        # byte-level and WordPiece tables go from a text to its id; Unigram's is a list
+        ids = [*(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))), *plain]
+        return max(ids, default=None)
 
     def _tokenizer_stop(self) -> int | None:
         """The id of the tokenizer's own end token."""
