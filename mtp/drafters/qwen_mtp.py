@@ -48,7 +48,8 @@ class QwenMtp:
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
         self.target = target
-        w = self._checkpoint.read(mtp_shapes(config), prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
+        shapes = mtp_shapes(config, fused=self._checkpoint.holds("mtp.layers.0.mlp.experts.gate_up_proj"))
+        w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
@@ -117,7 +118,7 @@ class QwenMtp:
         return picks.ids, torch.where(picks.faults, 0.0, chance)
 
 
-def mtp_shapes(config: QwenConfig) -> Shapes:
+def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
     """Every tensor of the head, by name."""
     own: Shapes = {
         "fc.weight": (config.hidden, 2 * config.hidden),
@@ -125,4 +126,4 @@ def mtp_shapes(config: QwenConfig) -> Shapes:
         "pre_fc_norm_hidden.weight": (config.hidden,),
         "norm.weight": (config.hidden,),
     }
-    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL)))
+    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL, fused)))

@@ -27,7 +27,8 @@ def load_target(
     """The target that a Hugging Face folder's config.json names: see `mtp/targets/families.py`.
 
     slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored, fp16 as
-    bf16); rows: most rows of a window, padding included; progress: hears bytes read and bytes in all. A folder that cannot be served raises a one-line ValueError."""
+    bf16); rows: most rows of a window, padding included; progress: hears bytes read and bytes in all.
+    A folder that cannot be served raises a one-line ValueError."""
     checkpoint, dtype = check_target(path, context=context, dtype=dtype)
     target, config = family_of(checkpoint).target, text_config(checkpoint)
     return target(checkpoint, config, slots=slots, context=context, dtype=dtype, device=device, rows=rows, progress=progress)
