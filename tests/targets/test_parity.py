@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, Qwen3_5ForCausalLM, Qwen3ForCausalLM
+from transformers import Gemma3ForCausalLM, Gemma4ForCausalLM, PreTrainedModel, Qwen3_5ForCausalLM, Qwen3ForCausalLM
 
 from mtp.targets import load_target
 from mtp.targets.protocol import Target
+from tests import gemma_checkpoints as gemma
 from tests.checkpoints import ODD, ONE_HEAD, write_qwen3, write_qwen3_5
 from tests.teacher import Teacher
 
@@ -29,6 +30,12 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "sharded": (write_qwen3_5, Qwen3_5ForCausalLM, {"max_shard_size": "200KB", "num_hidden_layers": 5}),
     "dense": (write_qwen3, Qwen3ForCausalLM, {"mtp": False}),
     "dense_tied": (write_qwen3, Qwen3ForCausalLM, {"mtp": False, "tie_word_embeddings": True, "head_dim": 24}),
+    "gemma4": (gemma.write_gemma4, Gemma4ForCausalLM, {}),
+    "gemma4_per_layer_shared": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.PER_LAYER),
+    "gemma4_one_projection": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ONE_PROJECTION),
+    "gemma4_odd": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ODD),
+    "gemma3": (gemma.write_gemma3, Gemma3ForCausalLM, {}),
+    "gemma3_linear_rope": (gemma.write_gemma3, Gemma3ForCausalLM, gemma.LINEAR_ROPE),
 }
 
 
