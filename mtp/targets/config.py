@@ -21,6 +21,11 @@ class TextConfig:
     max_positions: int
     mtp_layers: int | None  # None: config.json does not say
 
+    @property
+    def kv_forms(self) -> Mapping[str, AttentionForm]:
+        """By layer type: the last layer's that has keys and values of its own."""
+        raise NotImplementedError
+
     def check_context(self, context: int) -> None:
         if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= self.max_positions:
             raise ValueError(f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)")

@@ -55,6 +55,10 @@ class GemmaConfig(TextConfig):
     per_layer: int
     per_layer_vocab: int
 
+    @property
+    def kv_forms(self) -> dict[str, GemmaForm]:
+        return {form.layer_type: form for form in self.forms if not form.shared}
+
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> GemmaConfig:
         """raw: with a model_type of MODEL_TYPES. Refuses, in one line, settings that the code here does not follow."""

@@ -17,8 +17,13 @@ OWN = ("k_proj.weight", "v_proj.weight", "k_norm.weight")  # what a layer that s
 
 
 class Kv(Protocol):
-    keys: Tensor  # [slots, kv heads, capacity, head size]
-    values: Tensor
+    """[slots, kv heads, capacity, head size] each."""
+
+    @property
+    def keys(self) -> Tensor: ...
+
+    @property
+    def values(self) -> Tensor: ...
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
