@@ -128,7 +128,7 @@ class ClusteredHead:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         best_clusters = linear(x, self.centroids).topk(self.chosen).indices
         ids = self.clusters[best_clusters].flatten(1)  # [rows, tokens looked at]
-        logits = (self.head[ids] * x[:, None]).sum(-1, dtype=torch.float32)
+        logits = (self.head[ids] @ x[:, :, None])[..., 0].float()
         best = logits.amax(1, keepdim=True)
         others = (len(self.head) - ids.shape[1]) * (logits.amin(1) - 1 - best[:, 0]).exp()
         chance = 1 / ((logits - best).exp().sum(1) + others)
