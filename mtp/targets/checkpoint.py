@@ -12,6 +12,8 @@ import torch
 from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
 NAMED = 20  # tensors that one error names at most
+OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
+OTHER_PARTS += ("model.multi_modal_projector.",)
 
 
 class Checkpoint:
@@ -158,7 +160,7 @@ def unite_stop_ids(*sources: int | Iterable[int] | None) -> frozenset[int]:
 
 def our_name(stored: str) -> str | None:
     """None: a part of a multimodal model that is not its language model."""
-    if stored.startswith("model.visual."):
+    if stored.startswith(OTHER_PARTS):
         return None
     return "model." + stored.removeprefix("model.language_model.") if stored.startswith("model.language_model.") else stored
 

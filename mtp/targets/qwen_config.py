@@ -68,6 +68,10 @@ class QwenConfig(TextConfig):
         return 2 * self.linear_key_heads * self.linear_key_size + self.linear_value_heads * self.linear_value_size
 
     @property
+    def kv_forms(self) -> dict[str, AttentionForm]:
+        return {FULL: self.attention}
+
+    @property
     def attention(self) -> AttentionForm:
         d = self.dialect
         return AttentionForm(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64, "I32": torch.int32}
 PIECE = 1 << 24  # bytes of a file that are in memory at a time
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
