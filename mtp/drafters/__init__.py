@@ -11,6 +11,7 @@ from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.families import text_config
 from mtp.targets.protocol import Target
 
 __all__ = ["CHECKS", "Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
@@ -26,7 +27,7 @@ def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights
 def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None) -> None:
     """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
     checkpoint = Checkpoint(path, weights)
-    config, targets = checkpoint.text_config(), target.text_config()
+    config, targets = text_config(checkpoint), text_config(target)
     if not checkpoint.holds("mtp."):
         raise ValueError(f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none")
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):

@@ -157,7 +157,7 @@ def test_p07_a_reused_slot_drafts_like_a_fresh_one(models: tuple[Path, Any, MtpM
 
 def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
     student = Student(models[0], texts)
-    caches = [student.drafter.attention.keys, student.drafter.attention.values]
+    caches = [student.drafter.cache.keys, student.drafter.cache.values]
     student.begin(0, 40)
     before = [cache[0, :, :40].clone() for cache in caches]
     window = student.pack({0: 4})
@@ -178,7 +178,7 @@ def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: 
 def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
     """Entries for positions below it, provisional ones within the depth, and a prompt that is longer than it."""
     student = Student(models[0], texts, context=50)
-    keys = student.drafter.attention.keys
+    keys = student.drafter.cache.keys
     student.begin(0, 49)
     agrees(models, student, student.draft({0: 4}, {0: 1}, 1), 0)  # position 49, the last; rows 50..52 are not kept
     assert keys[0, :, 49].any()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
-from mtp.targets.qwen3_5 import Qwen35Target
+from mtp.targets.decoder import DecoderTarget
 from tests.checkpoints import ODD, write_qwen3_5
 from tests.teacher import Row, Teacher, ints
 from triton_kernels import Packed
@@ -33,13 +33,13 @@ def texts() -> Tensor:
     return torch.randint(0, 300, (SLOTS, 160), generator=torch.Generator().manual_seed(7))
 
 
-def load(folder: Path, dtype: torch.dtype) -> Qwen35Target:
+def load(folder: Path, dtype: torch.dtype) -> DecoderTarget:
     return load_target(folder, slots=SLOTS, context=192, dtype=dtype)
 
 
-def state_of(target: Qwen35Target, slot: int, length: int) -> list[Tensor]:
+def state_of(target: DecoderTarget, slot: int, length: int) -> list[Tensor]:
     """Everything committed of one slot."""
-    caches = [cache[slot, :, :length] for layer in target.attention for cache in (layer.keys, layer.values)]
+    caches = [cache[slot, :, :length] for layer in target.caches for cache in (layer.keys, layer.values)]
     return [tensor.clone() for tensor in (target.state.recurrent[:, slot], target.state.past_inputs[:, slot], *caches)]
 
 
@@ -47,11 +47,11 @@ def same(a: list[Tensor], b: list[Tensor]) -> bool:
     return all(map(torch.equal, a, b))
 
 
-def poison_scratch(target: Qwen35Target, lengths: dict[int, int]) -> None:
+def poison_scratch(target: DecoderTarget, lengths: dict[int, int]) -> None:
     """NaN in all that is free to write."""
     for name in ("inputs", "keys", "deltas", "decays"):
         getattr(target.state, name).fill_(torch.nan)
-    for layer in target.attention:
+    for layer in target.caches:
         for slot, length in lengths.items():
             layer.keys[slot, :, length:] = torch.nan
             layer.values[slot, :, length:] = torch.nan
