@@ -20,15 +20,30 @@ from mtp.drafters.protocol import Drafted
 from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
-from tests.checkpoints import ODD, DenseWithMtp, rewrite, write_qwen3, write_qwen3_5
+from tests.checkpoints import (
+    LLAMA3_ROPE,
+    NINE_HEADS,
+    ODD,
+    DenseWithMtp,
+    LlamaWithMtp,
+    Qwen2WithMtp,
+    rewrite,
+    write_llama,
+    write_qwen2,
+    write_qwen3,
+    write_qwen3_5,
+)
 from tests.teacher import Teacher, ints
 
 SLOTS, DEPTH, TOLERANCE = 6, 7, 1e-3  # slots: more than are used, and not a row count that buckets know
 FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, Qwen3_5ForCausalLM, {}),
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
+    "llama": (write_llama, LlamaWithMtp, NINE_HEADS | {"rope_parameters": LLAMA3_ROPE}),
+    "qwen2": (write_qwen2, Qwen2WithMtp, {}),
     "dense_tied": (write_qwen3, DenseWithMtp, {"tie_word_embeddings": True}),
 }
+DENSE_NAMES = ["qwen3", "qwen2", "llama"]
 
 
 def kept_in(slot: int, count: int, slots: int = SLOTS) -> Tensor:
@@ -188,9 +203,12 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tupl
     assert not keys[1, :, 50:].any()
 
 
-def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("write", "reference"), [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)], ids=DENSE_NAMES
+)
+def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any):
     """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
-    model = DenseWithMtp.from_pretrained(write_qwen3(tmp_path, vocab_size=12, seed=0)).eval()
+    model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
     prompt, new = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]]), 48
     forwards = []
     model.register_forward_pre_hook(lambda *_: forwards.append(1))

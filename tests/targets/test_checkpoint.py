@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from mtp.targets import load_target
 from mtp.targets.checkpoint import Checkpoint, unite_stop_ids
 from mtp.targets.decoder import DecoderTarget
-from tests.checkpoints import rewrite, write_qwen3, write_qwen3_5
+from tests.checkpoints import LLAMA3_ROPE, rewrite, write_qwen3, write_qwen3_5
 from tests.teacher import Teacher
 
 
@@ -77,6 +77,9 @@ def test_a_broken_file_is_named(folder: Path):
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type is 'yarn'"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": None}}, "factor is None, expected a positive number (rope_type linear)"),
+        ({"rope_parameters": LLAMA3_ROPE | {"high_freq_factor": 1.0}}, "high_freq_factor is 1.0, expected more than low_freq_factor (1.0)"),
+        ({"mlp_bias": True}, "mlp_bias is True, supported: False"),
         ({"layer_types": ["full_attention"] * 3}, "layer_types is"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types is"),
         ({"hidden_size": None}, "hidden_size is None"),
