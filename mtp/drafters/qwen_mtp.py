@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from mtp.drafters.protocol import Drafted
+from mtp.drafters.sidecar import draft_vocab_of
 from mtp.execution.buckets import Buckets
 from mtp.execution.protocol import MAX_DEPTH
 from mtp.targets.attention import Attention, KvCache
@@ -24,7 +25,8 @@ from triton_kernels import Packed, row_argmax
 class QwenMtp:
     """See `Drafter`. Entry i of a slot pairs the target's hidden row i (after its last norm) with token i + 1.
 
-    Embedding and head are the target's. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
+    Embedding and head are the target's; of the head only the rows of a sidecar's `draft_vocab`, where it has one: then drafts are
+    of these tokens, and confidence is over them. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
     depend on company either. context: its own limit, None = the target's. Refuses, in one line, a checkpoint without these
     tensors, with more of them, or with other shapes.
     """
@@ -36,6 +38,7 @@ class QwenMtp:
         if config.mtp_layers not in (None, 1):
             raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1")
         self.config, self.buckets, self._checkpoint = config, buckets, checkpoint
+        self._vocab = draft_vocab_of(checkpoint)
         self.context = target.limits.context if context is None else context
         self.bind(target)
 
@@ -48,6 +51,8 @@ class QwenMtp:
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
         self.target = target
+        self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
+        self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
         w = self._checkpoint.read(mtp_shapes(config), prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
@@ -110,11 +115,12 @@ class QwenMtp:
         return self.norm(self.block(x, place)).to(x.dtype)
 
     def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        vocab = self.target.limits.vocab
-        logits = self.target.logits(hidden)
+        vocab = self.target.limits.vocab if self.head is None else len(self.head)
+        logits = self.target.logits(hidden) if self.head is None else linear(hidden, self.head)
         picks = row_argmax(logits, vocab=vocab)
         chance = logits[:, :vocab].float().softmax(-1).gather(1, picks.ids[:, None].long())[:, 0]
-        return picks.ids, torch.where(picks.faults, 0.0, chance)
+        ids = picks.ids if self.draft_vocab is None else self.draft_vocab[picks.ids.long()]
+        return ids, torch.where(picks.faults, 0.0, chance)
 
 
 def mtp_shapes(config: QwenConfig) -> Shapes:
