@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
+MIB = 1 << 20
 NAMED = 20  # tensors that one error names at most
 OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
 OTHER_PARTS += ("model.multi_modal_projector.",)
@@ -45,6 +47,18 @@ class Checkpoint:
     def holds(self, prefix: str) -> bool:
         """Whether a tensor's name begins so."""
         return any(name.startswith(prefix) for name in self._stored)
+
+    def fingerprint(self, name: str) -> str:
+        """A hash of a tensor's dtype, shape, first and last MiB: whether two checkpoints are of one model. ValueError without it."""
+        if name not in self._stored:
+            raise ValueError(f"checkpoint {self.path}: missing {name}")
+        one = self._stored[name]
+        found = hashlib.sha256(f"{one.dtype} {list(one.shape)}".encode())
+        with one.file.open("rb") as opened:
+            for begin in (one.offset, max(one.offset, one.offset + one.size - MIB)):
+                opened.seek(begin)
+                found.update(opened.read(min(MIB, one.size)))
+        return found.hexdigest()
 
     def read(
         self,
