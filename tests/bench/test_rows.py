@@ -1,4 +1,4 @@
-"""Rows of results, their comparison and report; pytest-benchmark around one case; peers that are not installed."""
+"""Rows of results, their comparison and report; pytest-benchmark around one case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import compare, peers, report
+from bench import compare, report
 from bench.rows import OUT, read_rows, row_of, table, write_rows_to
 
 ROOT = Path(__file__).parents[2]
@@ -86,39 +86,3 @@ def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
     whole = json.loads((tmp_path / "whole.json").read_text())
     assert "node" not in whole["machine_info"]
     assert "data" not in whole["benchmarks"][0]["stats"]
-
-
-def test_a_peer_that_is_absent_is_skipped_with_a_line(tmp_path):
-    lines = list(peers.run(tmp_path / "rows.jsonl"))
-    assert len(lines) == len(peers.PEERS)
-    for peer, line in zip(peers.PEERS, lines, strict=True):
-        assert line.startswith(f"peer {peer}: skipped, ")
-        assert "not installed" in line or "no GPU" in line
-    assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_a_peer_that_fails_otherwise_is_skipped_with_its_last_line(tmp_path, monkeypatch):
-    script = tmp_path / "process.py"
-    script.write_text("raise TypeError('called otherwise')")
-    monkeypatch.setattr(peers, "PROCESS", script)
-    assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm: skipped, TypeError: called otherwise"
-
-
-def test_a_peer_that_was_timed_gets_rows_with_its_version(tmp_path, monkeypatch):
-    script = tmp_path / "process.py"
-    entry = {**{name: INFO[name] for name in ("operation", "shape", "bytes")}, "mode": "graph", "per": 1, "seconds": [1e-6] * 3}
-    said = json.dumps({"version": "1.2", "timed": [entry]})
-    script.write_text(f"import sys\nassert 'triton_kernels' not in sys.modules\nprint('noise')\nprint({said!r})")
-    monkeypatch.setattr(peers, "PROCESS", script)
-    assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm 1.2: 1 cases"
-    assert read_rows(tmp_path / "rows.jsonl")[0]["implementation"] == "vllm 1.2"
-
-
-def test_what_peers_are_given_is_what_greedy_verification_keeps():
-    given = peers.uniform(4, 8)
-    kept = []
-    for drafts, picks in zip(given["drafts"].tolist(), given["picks"].tolist(), strict=True):
-        count = next((i for i, (a, b) in enumerate(zip(drafts, picks, strict=False)) if a != b), len(drafts))
-        kept.append(picks[: count + 1])
-    assert kept == given["expected"]
-    assert len({len(tokens) for tokens in kept}) > 1
