@@ -100,12 +100,14 @@ def name_of(row: Row) -> tuple[str, str, str]:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Markdown: a line a case, with its median relative to the first implementation of the same shape and mode."""
-    lines = ["| operation | shape | mode | implementation | p20 us | p50 us | p80 us | to first |", "|---" * 8 + "|"]
+    head = "| operation | shape | mode | implementation | p20 us | p50 us | p80 us | to first | share of a copy's bandwidth |"
+    lines = [head, "|---" * 9 + "|"]
     first: dict[tuple[str, str, str], float] = {}
     for row in rows:
         base = first.setdefault(name_of(row), row["p50_us"])
         times = " | ".join(f"{row[name]:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
-        lines.append(f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} |")
+        share = f"{row['share']:.3f}" if row.get("share") else ""
+        lines.append(f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} | {share} |")
     return lines
 
 
@@ -122,4 +124,26 @@ def compiled_table(rows: Sequence[Row]) -> list[str]:
         instructions, spills = (sum(row[of] for row in launches) for of in ("instructions", "spills"))
         counts = f"{len(launches)} | {len(launches[0]['operations'])}"
         lines.append(f"| {operation} | {name} | {architecture} | {counts} | {registers} | {instructions} | {spills} | {shared} |")
+    return lines
+
+
+WINDOW = {
+    "window_us": "window us",
+    "host_us": "host us",
+    "ms_per_pair": "capture ms/pair",
+    "megabytes_per_pair": "MB/pair",
+    "launches": "launches",
+    "seam_launches": "the seam's",
+    "work_us": "work us",
+    "seam_us": "the seam's",
+    "seam_share": "share",
+}
+
+
+def window_table(rows: Sequence[Row]) -> list[str]:
+    """Markdown: a line a layout key."""
+    lines = ["| model | key | " + " | ".join(WINDOW.values()) + " |", "|---" * (2 + len(WINDOW)) + "|"]
+    for row in rows:
+        figures = ("" if row.get(name) is None else f"{row[name]:g}" for name in WINDOW)
+        lines.append(f"| {row['model']} | {row['implementation']} | {' | '.join(figures)} |")
     return lines

@@ -186,7 +186,7 @@ def test_it_is_asked_in_a_process_of_its_own_where_this_projects_packages_are_no
 
 def test_a_version_whose_calls_are_not_known_is_said(tmp_path, importable):
     importable(package(tmp_path, {}, "flashinfer_python 0.8.0"))
-    with pytest.raises(LookupError, match="^flashinfer-python is 0[.]8[.]0, its calls are known for 0[.]7 up to, without, 0[.]8$"):
+    with pytest.raises(LookupError, match=r"^flashinfer-python is 0[.]8[.]0, its calls are known for 0[.]7 up to, without, 0[.]8$"):
         peer_process.version_of(peer_process.PEERS["flashinfer"])
 
 

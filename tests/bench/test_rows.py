@@ -38,7 +38,7 @@ def test_a_row_has_quantiles_per_unit_and_names_where_it_comes_from(tmp_path):
 
 def test_the_table_relates_to_the_first_implementation(tmp_path):
     lines = table(read_rows(written(tmp_path / "a.jsonl", 2.0, 3.0)))
-    assert [line.split(" | ")[-1] for line in lines[2:]] == ["1.00 |", "1.50 |"]
+    assert [line.split(" | ")[-2] for line in lines[2:]] == ["1.00", "1.50"]
 
 
 def test_two_files_are_compared(tmp_path, monkeypatch, capsys):
@@ -71,6 +71,39 @@ def test_the_report_draws_every_implementation_and_says_whose_times_they_are(tmp
     assert "| accept |" in capsys.readouterr().out
     picture = (tmp_path / "a.svg").read_text()
     assert all(text in picture for text in ("accept, call  [cpu: a processor]", ">a<", ">b<", "slots=4 rows=8"))
+
+
+COMPILED = {"kind": "compiled", "operation": "window", "shape": {"slots": 4}, "evidence": "compiled", "operations": ["aten::add"]}
+
+
+def test_the_report_has_the_roofline_of_the_machine_and_the_compiled_code(tmp_path, monkeypatch, capsys):
+    path = written(tmp_path / "a.jsonl", 2.0, 3.0, device="a processor", evidence="cpu", copy_bytes_per_us=9_000, share=0.5)
+    figures = {"registers": 90, "instructions": 700, "spills": 0, "shared": 256}
+    launches = [{**figures, "launch": 1}, {**figures, "launch": 2, "registers": 50}]
+    write_rows_to(path, [COMPILED | {"implementation": "staged", "architecture": "sm_90", "launches": 2} | each for each in launches])
+    window = {"kind": "window", "operation": "window", "implementation": "rows", "model": "sum", "window_us": 12.5, "seam_share": 0.25}
+    write_rows_to(path, [window | {"shape": {"slots": 4}}])
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    assert report.main() == 0
+    printed = capsys.readouterr().out
+    assert "| window | staged | sm_90 | 2 | 1 | 90 | 1400 | 0 | 256 |" in printed
+    assert "| sum | rows | 12.5 |" in printed
+    assert "| 1.00 | 0.500 |" in printed
+    picture = (tmp_path / "a.roofline.svg").read_text()
+    assert all(text in picture for text in ("a copy, 9.0 GB/s measured", "[cpu: a processor", ">accept<", ">a<"))
+
+
+def test_a_file_without_bytes_or_times_has_no_picture_of_them(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "a.jsonl"
+    row = {"implementation": "fused", "architecture": "sm_90", "registers": 1, "instructions": 1, "spills": 0, "shared": 0}
+    write_rows_to(path, [COMPILED | row])
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    assert report.main() == 0
+    assert [found.name for found in tmp_path.iterdir()] == ["a.jsonl"]
+    monkeypatch.setattr(sys, "argv", ["compare", str(path), str(path)])
+    capsys.readouterr()
+    assert compare.main() == 0
+    assert "only in A: 0, only in B: 0" in capsys.readouterr().out
 
 
 def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
