@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
-	train-drafter weights lint bench bench-engine bench-quick bench-compare bench-report
+	train-drafter weights lint bench bench-engine bench-quick bench-compiled bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -98,7 +98,7 @@ weights: $(STAMP)
 gpu-check: $(STAMP)
 	@$(BIN)/python -m bench.gpu_check $(ARGS)
 
-# operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept"
+# operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept" [PEER_PYTHON=.. PEER_SOURCE=..]
 bench: $(STAMP)
 	@$(BIN)/python -m bench.run $(ARGS)
 
@@ -106,10 +106,14 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	@$(BIN)/python -m bench.quick
 
+# what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
+bench-compiled: $(STAMP)
+	@$(BIN)/python -m bench.compiled
+
 # make bench-compare A=before.jsonl B=after.jsonl
 bench-compare: $(STAMP)
 	@$(BIN)/python -m bench.compare $(A) $(B)
 
-# table and bars of a file of rows, by default the newest: make bench-report ROWS=bench/results/NAME.jsonl
+# tables, bars and roofline of a file of rows, by default the newest: make bench-report ROWS=bench/results/NAME.jsonl
 bench-report: $(STAMP)
 	@$(BIN)/python -m bench.report $(ROWS)

@@ -175,6 +175,6 @@ def test_rows_to_time(tmp_path, monkeypatch, capsys):
     write_rows_to(tmp_path / "all.jsonl", rows)
     monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all.jsonl")])
     assert report.main() == 0
-    assert (tmp_path / "all-rows.svg").read_text() == picture
-    assert f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all-rows.svg'}\n" in capsys.readouterr().out
+    assert (tmp_path / "all.rows.svg").read_text() == picture
+    assert f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all.rows.svg'}\n" in capsys.readouterr().out
     assert not rows_to_time.draw([{"operation": "decode"}], tmp_path / "none.svg")
