@@ -72,7 +72,7 @@ def test_a_broken_file_is_named(folder: Path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model_type": "phi3"}, "model_type is 'phi3', supported: llama, qwen2, qwen3, qwen3_5"),
+        ({"model_type": "phi3"}, "model_type is 'phi3', supported: gemma3, gemma3_text, gemma4, gemma4_text, llama, qwen2, qwen3, qwen3_5"),
         ({"model_type": "qwen3_5_moe_text"}, "model_type is 'qwen3_5_moe_text'"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
