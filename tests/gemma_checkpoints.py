@@ -15,6 +15,10 @@ from transformers import (
     Gemma4TextConfig,
     PreTrainedModel,
 )
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 PLAIN: dict[str, Any] = {
