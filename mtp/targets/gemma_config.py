@@ -92,7 +92,6 @@ class GemmaConfig(TextConfig):
             tied=bool(raw.get("tie_word_embeddings", True)),
             layer_types=types,
             max_positions=size_in(raw, "max_position_embeddings"),
-            mtp_layers=None,
             forms=forms,
             inner=tuple(inner * (wide if form.shared else 1) for form in forms),
             ropes={form.layer_type: _rope(raw, form, four) for form in forms},

@@ -73,7 +73,7 @@ def test_a_broken_file_is_named(folder: Path):
     ("change", "named"),
     [
         ({"model_type": "phi3"}, "model_type is 'phi3', supported: "),
-        ({"model_type": "qwen3_5_moe_text"}, "model_type is 'qwen3_5_moe_text'"),
+        ({"model_type": "qwen3_next"}, "model_type is 'qwen3_next'"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type is 'yarn'"),
