@@ -12,6 +12,8 @@ import torch
 from bench.alternating import Tokens
 from bench.decoding import Generate, Text
 
+OUR_DEPTH = 3  # drafts of a chain, where an assistant's folder does not say
+
 
 def load_theirs(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     """Its model class for the folder; of the Qwens one that leaves the MTP head in the folder for `use_mtp`."""
@@ -54,7 +56,9 @@ def _options(model: Any, folder: Path, drafter: Path | None) -> dict[str, Any]:
     if drafter is None:
         raise ValueError("this pair has no drafter with weights")
     if "assistant" in json.loads((drafter / "config.json").read_text(encoding="utf-8")).get("model_type", ""):
-        return {"assistant_model": AutoModelForCausalLM.from_pretrained(drafter, dtype=model.dtype).eval().to(model.device)}
+        assistant = AutoModelForCausalLM.from_pretrained(drafter, dtype=model.dtype).eval().to(model.device)
+        assistant.generation_config.num_assistant_tokens = assistant.generation_config.num_assistant_tokens or OUR_DEPTH
+        return {"assistant_model": assistant}
     if drafter != folder:
         raise ValueError("its head lies outside the target's folder")
     return {"use_mtp": True}

@@ -9,14 +9,17 @@ from itertools import count
 
 import numpy as np
 import pytest
+import torch
 
 from bench import comparisons, decoding, engine, report
 from bench.alternating import Pairs, alternate, product
 from bench.pictures import rows_to_time
 from bench.rows import read_rows, row_of, write_rows_to
+from bench.theirs import assistance, load_theirs, theirs
 from experiments.results import PROJECT
 from mtp.costs import LinearCost
 from tests.checkpoints import write_qwen3
+from tests.gemma_checkpoints import write_assistant, write_gemma4
 
 
 def test_ways_take_turns_and_ratios_are_by_pair():
@@ -115,6 +118,17 @@ def test_all_of_it_once(folder, tmp_path, monkeypatch, capsys):
     windows = [row for row in rows if row["operation"] == "window"]
     assert {(row["shape"]["rows"], row["shape"]["slots"]) for row in windows} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
     assert all(row["evidence"] in ("cpu", "gpu") and row["p20_us"] > 0 for row in rows)
+
+
+def test_their_assisted_generation_is_tried_before_it_is_timed(folder, tmp_path):
+    gemma = write_gemma4(tmp_path / "gemma")
+    assistant = write_assistant(tmp_path / "assistant", gemma)
+    model, text = load_theirs(gemma, torch.float32, torch.device("cpu")), (5, 6, 7, 8)
+    options, said = assistance(model, gemma, assistant, text)
+    assert said == "assistant_model"
+    assert theirs(model, [text], **options)(9) == theirs(model, [text])(9)
+    assert assistance(model, gemma, None, text) == (None, "ValueError: this pair has no drafter with weights")
+    assert assistance(model, gemma, folder, text) == (None, "ValueError: its head lies outside the target's folder")
 
 
 def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsys):
