@@ -69,9 +69,9 @@ def speculation(model: Model, kind: str, texts: Sequence[Text], rows: int, cost:
     made = model.made
     assert made.drafter is not None
     shape = {"target": model.name, "workload": kind, "requests": len(texts), "rows": rows}
-    plain = decoding(ours(made, None, PLAIN, texts, rows), new)
+    plain = decoding(ours(made, None, PLAIN, texts, rows), len(texts), new)
     for name, policy in policies(len(texts), rows, made.drafter.max_depth, cost).items():
-        found = alternate(plain, decoding(ours(made, made.drafter, policy, texts, rows), new), pairs)
+        found = alternate(plain, decoding(ours(made, made.drafter, policy, texts, rows), len(texts), new), pairs)
         yield Comparison(shape, "plain", name, found, verdict(made, texts, found))
 
 
@@ -82,5 +82,5 @@ def against(
     made = model.made
     shape = {"target": model.name, "workload": kind, "requests": len(texts), "rows": len(texts)}
     other: Generate = theirs(their, texts, **assisted) if assisted else ours(made, None, PLAIN, texts, len(texts))
-    found = alternate(decoding(theirs(their, texts), new), decoding(other, new), pairs)
+    found = alternate(decoding(theirs(their, texts), len(texts), new), decoding(other, len(texts), new), pairs)
     return Comparison(shape, "transformers", "transformers_assisted" if assisted else "plain", found, verdict(made, texts, found))

@@ -97,16 +97,18 @@ def ours(made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[T
     return generate
 
 
-def decoding(generate: Generate, new: int) -> Callable[[], tuple[float, Tokens]]:
-    """Seconds per token of decoding alone: those of `new` tokens less those of one, which comes of the prefill."""
+def decoding(generate: Generate, requests: int, new: int) -> Callable[[], tuple[float, Tokens]]:
+    """Seconds per token of decoding alone, all requests at once: the time of `new` tokens each less that of a run as short as it can be.
+
+    A short run has a token for each request: an engine that reads prompts and decodes in turns has then read them all."""
 
     def timed() -> tuple[float, Tokens]:
         began = time.perf_counter()
-        generate(1)
-        prefilled = time.perf_counter()
+        generate(requests)
+        started = time.perf_counter()
         tokens = generate(new)
-        seconds = (time.perf_counter() - prefilled) - (prefilled - began)
-        return seconds / (len(tokens) * (new - 1)), tokens
+        seconds = (time.perf_counter() - started) - (started - began)
+        return seconds / (requests * (new - requests)), tokens
 
     return timed
 

@@ -157,6 +157,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the file of rows; default bench/results/<machine>-<date>.jsonl")
     options, more = parser.parse_known_args()
     try:
+        if options.tokens <= max(options.requests):
+            raise BadInput(f"--tokens is {options.tokens}, expected more than the most requests ({max(options.requests)})")
         bench = Bench(options, more)
         code = bench.run()
     except (BadInput, ValueError) as wrong:

@@ -32,6 +32,7 @@ from mtp.request import Request
 from mtp.windows import Group
 
 CONFIGS = str(PROJECT / "configs")
+FEWEST = 3  # windows of a cell, whatever they take
 SPARE = 16  # positions a slot must have left
 Cell = tuple[int, int, int]  # rows, slots, depth
 
@@ -101,7 +102,7 @@ def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: 
             taken = profile.window(cell)
             if number:
                 times[cell].append(taken)
-        if number and time.perf_counter() - began > seconds:
+        if number >= FEWEST and time.perf_counter() - began > seconds:
             break
     return times
 

@@ -63,11 +63,11 @@ def test_prefill_is_taken_off(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(decoding.time, "perf_counter", lambda: clock[0])
 
-    def generate(new):  # 5 s of prefill, 2 s for each further token of both requests
-        clock[0] += 5 + 2 * (new - 1)
+    def generate(new):  # 5 s each of prefill, a window of 1 s of the first alone, 3 s for each further token of both, 1 s of the second
+        clock[0] += 2 * 5 + 1 + 3 * (new - 2) + 1
         return {"0": (7,) * new, "1": (8,) * new}
 
-    assert decoding.decoding(generate, 11)() == (1.0, {"0": (7,) * 11, "1": (8,) * 11})
+    assert decoding.decoding(generate, 2, 11)() == (1.5, {"0": (7,) * 11, "1": (8,) * 11})
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,7 @@ def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsy
         (["--contexts", "5000"], "context is 5000, expected at most 1984 (a slot has 2048 tokens)"),
         (["--requests", "1,x"], "--requests: 1,x, expected integers of at least 1"),
         (["--workloads", "poems"], "--workloads: poems, expected some of code,prose,mixed,chat"),
+        (["--tokens", "2"], "--tokens is 2, expected more than the most requests (2)"),
         (["nonsense=1"], "nonsense"),
     ],
 )
