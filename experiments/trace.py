@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ class Recorder:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else every start and stop is a line on stderr
         cuda = torch.cuda.is_available()
         profiler = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])])
         with ExitStack() as stack:
