@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -130,3 +131,21 @@ def test_a_window_by_layout_key_has_times_pairs_and_launches():
         assert row["seam_launches"] == 6  # picks of the target and of three drafts, accept, pack
         assert row["launches"] > 6
         assert 0 < row["seam_share"] < 1
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_what_reads_the_host_is_not_replayed(monkeypatch, replays):
+    device = FakeDevice(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    work = Work(device.call("a"), None, bytes=700, replays=replays)
+
+    class Benchmark:
+        extra_info: ClassVar[dict] = {}
+
+        def __call__(self, call):
+            call()
+
+    timing.measure(Benchmark(), Case("sum", "own", {}, "seam", lambda shape, where: work))
+    assert ("graph_s" in Benchmark.extra_info) == replays
+    assert Benchmark.extra_info["mode"] == "call"
+    Benchmark.extra_info.clear()
