@@ -7,6 +7,7 @@ the device ran, on a CPU every operation that the host called; a share is that o
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -59,7 +60,8 @@ def rows(
     device: torch.device, *, keys: Sequence[LayoutKey | None] = (None, *KEYS), tokens: int = TOKENS, tiny: bool = True
 ) -> Iterator[Row]:
     """A row a layout key; `off`: eager. Windows, pairs and their bytes as `bench.gpu_graphs.measure` gives them."""
-    costs = {cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny)}
+    clock = None if device.type == "cuda" else time.thread_time
+    costs = {cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny, clock=clock)}
     for key in keys:
         _, engine = engine_of(device, key, capacity=64, tokens=PROFILED, tiny=tiny)
         steady(engine)
