@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint \
-	bench bench-quick bench-compiled bench-compare bench-report
+	bench bench-quick bench-compiled bench-peers bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -97,6 +97,10 @@ bench-quick: $(STAMP)
 # what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
 bench-compiled: $(STAMP)
 	@$(BIN)/python -m bench.compiled
+
+# whether peers are called rightly, by their own sources in Triton's interpreter, no GPU needed: make bench-peers PEER_SOURCE=DIR
+bench-peers: $(STAMP)
+	@$(BIN)/python -m bench.peers
 
 # make bench-compare A=before.jsonl B=after.jsonl
 bench-compare: $(STAMP)

@@ -238,10 +238,20 @@ def test_a_peers_kernels_are_compiled_from_their_source(source, windows, monkeyp
     assert not any(name.endswith("_us") for row in rows for name in row)
 
 
-def test_a_peers_kernels_run_in_the_interpreter(source, windows, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    done = checked("vllm-v1", windows, source, "--source", str(source))
-    assert done.returncode == 0, done.stderr
+def test_a_peers_kernels_run_in_the_interpreter(source, windows, monkeypatch, capsys):
+    monkeypatch.setenv("PEER_SOURCE", str(source))
+    monkeypatch.setenv("TRITON_INTERPRET", "")  # restored afterwards
+    monkeypatch.setattr(peers, "PEERS", ("vllm-v1",))
+    monkeypatch.setattr(peers, "write_windows", lambda path, shapes: windows)
+    assert peers.main() == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("peer vllm-v1 source ")
+    assert printed.endswith(": 2 outputs are the oracle's\n")
+    monkeypatch.setattr(peers, "ask", lambda *_: (_ for _ in ()).throw(peers.Skipped("the output of its verify differs")))
+    assert peers.main() == 1
+    monkeypatch.delenv("PEER_SOURCE")
+    assert peers.main() == 2
+    assert capsys.readouterr().err == "error: PEER_SOURCE is not given, expected a folder of unpacked sources\n"
 
 
 def test_a_source_that_lacks_the_file_is_said(tmp_path):
