@@ -47,9 +47,10 @@ def profiled(engine: Engine, device: torch.device, windows: int = WINDOWS) -> di
 def summary(events: Iterable[Any], windows: int, *, gpu: bool) -> dict[str, Any]:
     """A window's launches and microseconds of work, in all and the seam's. events: torch's, of so many windows."""
     if gpu:
-        work = [(event.name, event.device_time_total) for event in events if event.device_type == DeviceType.CUDA]
+        counted = [event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation]
     else:
-        work = [(event.name, event.cpu_time_total) for event in events if event.cpu_parent is None]
+        counted = [event for event in events if event.cpu_parent is None]
+    work = [(event.name, event.time_range.elapsed_us()) for event in counted]
     seam = [(name, us) for name, us in work if any(part in name for part in SEAM)]
     total, own = (sum(us for _, us in each) / windows for each in (work, seam))
     counts = {"launches": round(len(work) / windows, 1), "seam_launches": round(len(seam) / windows, 1)}

@@ -106,11 +106,12 @@ def test_a_copy_is_measured_once(monkeypatch):
 
 
 def test_launches_are_what_the_device_ran():
-    def event(name, us, kind=DeviceType.CUDA):
-        return SimpleNamespace(name=name, device_time_total=us, device_type=kind)
+    def event(name, us, kind=DeviceType.CUDA, annotation=False):
+        taken = SimpleNamespace(elapsed_us=lambda: us)
+        return SimpleNamespace(name=name, time_range=taken, device_type=kind, is_user_annotation=annotation)
 
     events = [event("row_argmax_kernel", 4.0), event("gemm", 30.0), event("Memcpy DtoH", 2.0), event("pack_window_kernel", 4.0)]
-    noise = [event("aten::mm", 99.0, DeviceType.CPU)]
+    noise = [event("aten::mm", 99.0, DeviceType.CPU), event("verify", 50.0, annotation=True)]
     assert window_cost.summary(events + noise, 2, gpu=True) == {
         "launches": 2.0,
         "seam_launches": 1.0,
