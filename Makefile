@@ -12,7 +12,7 @@ JOBS ?= 2
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny lint \
-	bench bench-quick bench-compiled bench-peers bench-compare bench-report
+	bench bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -96,6 +96,8 @@ bench: $(STAMP)
 # every case once against its oracle; says nothing about time
 bench-quick: $(STAMP)
 	@$(BIN)/python -m bench.quick
+
+.PHONY: bench-compiled bench-peers
 
 # what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
 bench-compiled: $(STAMP)
