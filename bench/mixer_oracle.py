@@ -28,6 +28,8 @@ def _doubles(*tensors: Tensor) -> list[Array]:
 
 def attention(data: AttentionData) -> list[Tensor]:
     """out [rows, heads, size], 0 in rows of no group. Without a sliding window or a cap."""
+    if data.k is None or data.v is None:
+        raise ValueError("k or v is None, expected the window's own: the oracle reads the caches before them")
     q, k, v = _doubles(data.q, data.k, data.v)
     rows, heads, size = q.shape
     kv_heads = k.shape[1]
@@ -44,7 +46,7 @@ def attention(data: AttentionData) -> list[Tensor]:
                 scores = data.scale * (keys[:seen] @ q[row, mine].T)  # [seen, share]
                 weights = np.exp(scores - scores.max(0))
                 out[row, mine] = weights.T @ values[:seen] / weights.sum(0)[:, None]
-    return [torch.from_numpy(out), data.k.double(), data.v.double()]
+    return [torch.from_numpy(out), *(torch.from_numpy(new) for new in (k, v))]
 
 
 def delta_verify(data: DeltaData) -> list[Tensor]:

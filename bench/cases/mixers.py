@@ -102,7 +102,7 @@ def _attention(call: Call, replays: bool) -> Callable[[Shape, torch.device], Wor
 
         _, kv_heads, _, size = data.keys.shape
         tokens = sum(before + rows for *_, rows, before in groups)
-        moved = 2 * tokens * kv_heads * size * data.keys.element_size() + 2 * _nbytes(data.q) + _nbytes(data.k, data.v)
+        moved = 2 * (tokens + shape["rows"]) * kv_heads * size * data.keys.element_size() + 2 * data.q.nbytes
         expected = [out, keys[:real], values[:real]]
         return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE[shape["dtype"]], replays=replays)
 

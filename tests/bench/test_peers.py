@@ -165,7 +165,7 @@ def test_a_peer_that_is_called_rightly_gives_the_oracles_output_and_a_wrong_one_
     importable(package(tmp_path / "right", files, distribution))
     assert peer_process.version_of(known) == distribution.split()[1]
     found = list(peer_process.checked(known, peer_process.imported(known), str(windows), "cpu"))
-    assert [operation for operation, *_ in found] == 2 * (["verify", "window"] if peer == "vllm-v2" else ["verify"])
+    assert [operation for operation, *_ in found] == 2 * (["verify", "next_window"] if peer == "vllm-v2" else ["verify"])
     right, wrong = FAULTS[peer]
     spoilt = {name: text.replace(right, wrong) for name, text in files.items()}
     assert spoilt != files
@@ -262,9 +262,14 @@ def test_a_source_that_lacks_the_file_is_said(tmp_path):
 def test_our_forms_are_one_to_three_launches_without_spills():
     rows = list(compiled.ours((90,)))
     launches = {(row["operation"], row["implementation"]): row["launches"] for row in rows}
-    assert launches == {("verify", "separate"): 2, ("window", "separate"): 3, ("window", "staged"): 2, ("window", "fused"): 1}
+    assert launches == {
+        ("verify", "separate"): 2,
+        ("next_window", "separate"): 3,
+        ("next_window", "staged"): 2,
+        ("next_window", "fused"): 1,
+    }
     assert all(row["spills"] == row["stack"] == 0 for row in rows)
-    assert {row["implementation"]: len(row["operations"]) for row in rows if row["operation"] == "window"} == {
+    assert {row["implementation"]: len(row["operations"]) for row in rows if row["operation"] == "next_window"} == {
         "separate": 7,
         "staged": 0,
         "fused": 0,
