@@ -6,10 +6,13 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
+# tests run in that many processes, a file in one of them; 0: in this one
+JOBS ?= 2
+
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
-	train-drafter weights lint bench bench-engine bench-quick bench-compiled bench-compare bench-report
+	train-drafter weights lint bench bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -39,16 +42,17 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m slow -n $(JOBS) --dist loadfile $(ARGS)
 
 # the kernels' compile and emulator suites under the oldest Triton that is supported, in an environment of their own
 test-triton-3.6:
 	bash tests/legs/triton_3_6.sh
 
 # speed of the shipped model on this machine, as ratios
+.PHONY: bench-engine
 speed: bench-engine
 
 # the same: plain decoding, every policy, transformers, a window's time by rows; minutes. ARGS="--target smollm2 --tokens 64"
@@ -106,9 +110,15 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	@$(BIN)/python -m bench.quick
 
+.PHONY: bench-compiled bench-peers
+
 # what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
 bench-compiled: $(STAMP)
 	@$(BIN)/python -m bench.compiled
+
+# whether peers are called rightly, by their own sources in Triton's interpreter, no GPU needed: make bench-peers PEER_SOURCE=DIR
+bench-peers: $(STAMP)
+	@$(BIN)/python -m bench.peers
 
 # make bench-compare A=before.jsonl B=after.jsonl
 bench-compare: $(STAMP)

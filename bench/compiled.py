@@ -58,9 +58,9 @@ def _advance(*stages: str) -> Callable[[WindowData], Callable[[], Any]]:
 
 FORMS: dict[tuple[str, str], Callable[[WindowData], Callable[[], Any]]] = {
     ("verify", "separate"): _verify,
-    ("window", "separate"): _separate,
-    ("window", "staged"): _advance("accept", "plan"),
-    ("window", "fused"): _advance("all"),
+    ("next_window", "separate"): _separate,
+    ("next_window", "staged"): _advance("accept", "plan"),
+    ("next_window", "fused"): _advance("all"),
 }
 
 

@@ -28,21 +28,25 @@ def _doubles(*tensors: Tensor) -> list[Array]:
 
 def attention(data: AttentionData) -> list[Tensor]:
     """out [rows, heads, size], 0 in rows of no group. Without a sliding window or a cap."""
+    if data.k is None or data.v is None:
+        raise ValueError("k or v is None, expected the window's own: the oracle reads the caches before them")
     q, k, v = _doubles(data.q, data.k, data.v)
     rows, heads, size = q.shape
     kv_heads = k.shape[1]
     out = np.zeros((rows, heads, size))
+    share = heads // kv_heads
     for slot, members in groups(data.starts):
         before = int(data.positions[members[0]])
         past_keys, past_values = _doubles(data.keys[slot, :, :before], data.values[slot, :, :before])
-        for row in members:
-            seen = slice(members[0], row + 1)
-            for head in range(heads):
-                kv = head * kv_heads // heads
-                scores = data.scale * (np.concatenate([past_keys[kv], k[seen, kv]]) @ q[row, head])
-                weights = np.exp(scores - scores.max())
-                out[row, head] = weights @ np.concatenate([past_values[kv], v[seen, kv]]) / weights.sum()
-    return [torch.from_numpy(out), data.k.double(), data.v.double()]
+        for kv in range(kv_heads):
+            mine = slice(kv * share, (kv + 1) * share)
+            keys, values = (np.concatenate([past[kv], new[members, kv]]) for past, new in ((past_keys, k), (past_values, v)))
+            for place, row in enumerate(members):
+                seen = before + place + 1
+                scores = data.scale * (keys[:seen] @ q[row, mine].T)  # [seen, share]
+                weights = np.exp(scores - scores.max(0))
+                out[row, mine] = weights.T @ values[:seen] / weights.sum(0)[:, None]
+    return [torch.from_numpy(out), *(torch.from_numpy(new) for new in (k, v))]
 
 
 def delta_verify(data: DeltaData) -> list[Tensor]:

@@ -3,6 +3,8 @@
 Their packages bring a `triton_kernels` of their own, and none is a dependency here. `PEER_PYTHON` names the interpreter of an environment
 that they are installed in (default: this one), `PEER_SOURCE` a folder of unpacked sources to compile instead of installed ones. A peer
 that is absent, of a version whose calls are not known, or without a GPU to time it on, is skipped with one line.
+
+`python -m bench.peers`: only whether the calls are right, by the sources below `PEER_SOURCE`, in Triton's interpreter; no GPU needed.
 """
 
 from __future__ import annotations
@@ -84,3 +86,34 @@ def compiled(rows_of: Callable[..., Iterable[Row]]) -> Iterator[tuple[str, list[
                 continue
             name, entries = f"{peer} {said['version']}", said["compiled"]
             yield f"peer {name}: compiled", [row for entry in entries for row in rows_of(implementation=name, **entry)]
+
+
+def checked(source: str) -> Iterator[str]:
+    """A line a peer: its Triton kernels, cut out of a folder of sources and run in Triton's interpreter, against the oracle."""
+    with tempfile.TemporaryDirectory() as folder:
+        windows = write_windows(
+            Path(folder) / "windows.pt", [{**COMPILED, "slots": slots, "rows": 4 * slots, "dtype": "fp32"} for slots in (1, 4)]
+        )
+        for peer in PEERS:
+            try:
+                said = ask(peer, windows, "--device", "cpu", "--check-only", "--source", str(Path(source).resolve()))
+            except Skipped as why:
+                yield f"peer {peer}: not checked, {why}"
+                continue
+            yield f"peer {peer} {said['version']}: {len(said['checked'])} outputs are the oracle's"
+
+
+def main() -> int:
+    if not (source := os.environ.get("PEER_SOURCE")):
+        print("error: PEER_SOURCE is not given, expected a folder of unpacked sources", file=sys.stderr)
+        return 2
+    os.environ["TRITON_INTERPRET"] = "1"  # of the peers' processes
+    lines = []
+    for line in checked(source):
+        lines.append(line)
+        print(line, flush=True)
+    return 1 if any("differs" in line for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

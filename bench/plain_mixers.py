@@ -45,8 +45,11 @@ def sdpa_padded(groups: Groups, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, v
         wide[place, :rows] = q[first : first + rows]
         last[place, :, 0] = before + torch.arange(most, device=device)
     slots = [slot for slot, *_ in groups]
-    contiguous = slots == list(range(slots[0], slots[0] + batch))
-    held, fed = (cache[slots[0] : slots[-1] + 1, :, :end] if contiguous else cache[slots, :, :end] for cache in (keys, values))
+    whole = slots == list(range(slots[0], slots[0] + batch))
+    held, fed = (
+        cache[slots[0] : slots[-1] + 1, :, :end] if whole else torch.stack([cache[slot, :, :end] for slot in slots])
+        for cache in (keys, values)
+    )
     seen = (torch.arange(end, device=device) <= last)[:, None]  # [batch, 1, most, end]
     attended = scaled_dot_product_attention(wide.transpose(1, 2), held, fed, attn_mask=seen, scale=scale, enable_gqa=True)
     out = torch.zeros_like(q)

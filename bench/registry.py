@@ -27,7 +27,8 @@ class Work:
 
     read: from what a call returned to what is compared; bytes: that one call must at least move (None: not a matter of memory);
     per: units in one call, times are given per unit. close: None where the two must be equal; else both are lists of tensors, and
-    no number may lie farther from the oracle's than this share of the largest number of its tensor.
+    no number may lie farther from the oracle's than this share of the largest number of its tensor. replays: it reads no tensor on
+    the host, so a GPU can capture it.
     """
 
     call: Callable[[], Any]
@@ -36,6 +37,7 @@ class Work:
     per: int = 1
     read: Callable[[Any], Any] = lambda out: as_lists(out)
     close: float | None = None
+    replays: bool = True
 
 
 Make = Callable[[Shape, torch.device], Work]

@@ -14,7 +14,7 @@ from bench.rows import RESULTS, Row, compiled_table, name_of, of_kind, read_rows
 
 STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "mtplab", "font.size": 8}
 MARKERS = "osD^v<>Pp*Xhd"
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#332288", "#882255")
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -86,7 +86,9 @@ def draw_roofline(rows: Sequence[Row], path: Path) -> bool:
             ax.plot([], [], MARKERS[place % len(MARKERS)], color="#444444", label=operation)
         ax.plot([], [], "k-", lw=0.8, label=f"a copy, {copied / 1e3:.1f} GB/s measured")
         ax.set(xscale="log", yscale="log", xlabel="bytes a call must at least move", ylabel="microseconds, median")
-        ax.set_title(f"time over bytes  [{rows[0]['evidence']}: {rows[0]['device']}, {rows[0]['threads']} threads]", loc="left", fontsize=9)
+        ax.set_title(
+            f"time over bytes  [{rows[0]['evidence']}: {rows[0]['device']}, threads: {rows[0]['threads']}]", loc="left", fontsize=9
+        )
         ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
         figure.savefig(path, metadata={"Date": None})
     return True

@@ -21,7 +21,7 @@ def measure(benchmark: Any, case: Case) -> None:
     benchmark.extra_info.update(names | {"mode": mode, "bytes": work.bytes, "per": work.per})
     if device.type == "cuda":
         torch.cuda.synchronize()
-        if case.mode == "seam":
+        if case.mode == "seam" and work.replays:
             benchmark.extra_info["graph_s"] = graph_seconds(case, work, device)
     benchmark(work.call)
 

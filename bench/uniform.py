@@ -32,7 +32,7 @@ def tokens_of(data: WindowData) -> list[list[int]]:
 
 def given(slots: int, vocab: int, dtype: torch.dtype) -> dict[str, Tensor | list[list[int]]]:
     """What a peer needs, without a type of this project: logits [rows, vocab]; fed [slots, 4] int32, anchor and drafts; positions
-    [slots] int32, of the anchors; proposals [slots, 3] int32; verify: the tokens kept by slot; window: ids and positions after it."""
+    [slots] int32, of the anchors; proposals [slots, 3] int32; verify: the tokens kept by slot; next_window: ids and positions after it."""
     data = uniform_window(slots, vocab, dtype)
     ids, positions, *_ = oracle.next_window(data)[1]
     return {
@@ -41,5 +41,5 @@ def given(slots: int, vocab: int, dtype: torch.dtype) -> dict[str, Tensor | list
         "positions": data.state.positions,
         "proposals": data.proposals[::GROUP].contiguous(),
         "verify": tokens_of(data),
-        "window": [ids, positions],
+        "next_window": [ids, positions],
     }

@@ -7,6 +7,7 @@ the device ran, on a CPU every operation that the host called; a share is that o
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -46,9 +47,10 @@ def profiled(engine: Engine, device: torch.device, windows: int = WINDOWS) -> di
 def summary(events: Iterable[Any], windows: int, *, gpu: bool) -> dict[str, Any]:
     """A window's launches and microseconds of work, in all and the seam's. events: torch's, of so many windows."""
     if gpu:
-        work = [(event.name, event.device_time_total) for event in events if event.device_type == DeviceType.CUDA]
+        counted = [event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation]
     else:
-        work = [(event.name, event.cpu_time_total) for event in events if event.cpu_parent is None]
+        counted = [event for event in events if event.cpu_parent is None]
+    work = [(event.name, event.time_range.elapsed_us()) for event in counted]
     seam = [(name, us) for name, us in work if any(part in name for part in SEAM)]
     total, own = (sum(us for _, us in each) / windows for each in (work, seam))
     counts = {"launches": round(len(work) / windows, 1), "seam_launches": round(len(seam) / windows, 1)}
@@ -59,7 +61,8 @@ def rows(
     device: torch.device, *, keys: Sequence[LayoutKey | None] = (None, *KEYS), tokens: int = TOKENS, tiny: bool = True
 ) -> Iterator[Row]:
     """A row a layout key; `off`: eager. Windows, pairs and their bytes as `bench.gpu_graphs.measure` gives them."""
-    costs = {cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny)}
+    clock = None if device.type == "cuda" else time.thread_time
+    costs = {cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny, clock=clock)}
     for key in keys:
         _, engine = engine_of(device, key, capacity=64, tokens=PROFILED, tiny=tiny)
         steady(engine)

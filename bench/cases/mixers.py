@@ -1,7 +1,8 @@
 """Inside a layer: attention over the slots' caches, the gated delta rule and the short convolution, verify and commit.
 
 Groups and kept rows are those of a recorded window (`bench.recorded`); heads and sizes those of a hybrid model. The oracle works in
-float64 (`bench.mixer_oracle`); how far off a result may be is CLOSE, because every implementation sums in an order of its own.
+float64 (`bench.mixer_oracle`); how far off a result may be is CLOSE, because every implementation sums in an order of its own. The twins
+read group borders on the host, so a GPU cannot replay them.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _attention_data(slots: int, rows: int, length: int, dtype: str) -> tuple[Att
     return data, mixer_oracle.attention(data)
 
 
-def _attention(call: Call) -> Callable[[Shape, torch.device], Work]:
+def _attention(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         data, (out, keys, values) = _attention_data(*shape.values())
         groups = _groups(_sizes(shape["slots"], shape["rows"])[0], length=shape["length"])
@@ -101,9 +102,9 @@ def _attention(call: Call) -> Callable[[Shape, torch.device], Work]:
 
         _, kv_heads, _, size = data.keys.shape
         tokens = sum(before + rows for *_, rows, before in groups)
-        moved = 2 * tokens * kv_heads * size * data.keys.element_size() + 2 * _nbytes(data.q) + _nbytes(data.k, data.v)
+        moved = 2 * (tokens + shape["rows"]) * kv_heads * size * data.keys.element_size() + 2 * data.q.nbytes
         expected = [out, keys[:real], values[:real]]
-        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE[shape["dtype"]])
+        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE[shape["dtype"]], replays=replays)
 
     return make
 
@@ -119,7 +120,7 @@ _ATTENTION: dict[str, Call] = {
     "sdpa_padded": _plain(plain_mixers.sdpa_padded),
 }
 for _name, _call in _ATTENTION.items():
-    implementation("attention", _name, shapes=_attended)(_attention(_call))
+    implementation("attention", _name, shapes=_attended)(_attention(_call, _name != "twin"))
 
 
 # ---- the gated delta rule
@@ -135,7 +136,7 @@ def _delta_data(slots: int, rows: int) -> tuple[DeltaData, list[Tensor], list[Te
     return data, [out, deltas], _oracle_of(mixer_oracle.delta_commit, data)
 
 
-def _delta_verify(call: Call) -> Callable[[Shape, torch.device], Work]:
+def _delta_verify(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         data, expected, _ = _delta_data(*shape.values())
         real = int(data.starts[-1])
@@ -147,12 +148,12 @@ def _delta_verify(call: Call) -> Callable[[Shape, torch.device], Work]:
         moved = _nbytes(*data.verify_arguments()) + 2 * data.v.nbytes
         expected = [tensor[:real] for tensor in expected]
         groups = _groups(_sizes(*shape.values())[0])
-        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE["fp32"])
+        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE["fp32"], replays=replays)
 
     return make
 
 
-def _delta_commit(call: Call) -> Callable[[Shape, torch.device], Work]:
+def _delta_commit(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         sizes, kept = _sizes(shape["slots"], shape["rows"])
         data, _, expected = _delta_data(shape["slots"], shape["rows"])
@@ -161,7 +162,11 @@ def _delta_commit(call: Call) -> Callable[[Shape, torch.device], Work]:
         changed = sum(count > 0 for count in kept) * states[:, 0].nbytes
         moved = 2 * changed + sum(tensor.nbytes for tensor in arguments[1:])
         groups = _groups(sizes, kept)
-        return Work(lambda: call(arguments, groups), expected, moved, read=lambda _: _doubled(states), close=CLOSE["fp32"])
+
+        def read(_: None) -> list[Tensor]:
+            return _doubled(states)
+
+        return Work(lambda: call(arguments, groups), expected, moved, read=read, close=CLOSE["fp32"], replays=replays)
 
     return make
 
@@ -181,8 +186,8 @@ _DELTA: dict[str, tuple[Call, Call]] = {
     ),
 }
 for _name, (_verify, _commit) in _DELTA.items():
-    implementation("delta_verify", _name, shapes=_states)(_delta_verify(_verify))
-    implementation("delta_commit", _name, shapes=_committed)(_delta_commit(_commit))
+    implementation("delta_verify", _name, shapes=_states)(_delta_verify(_verify, _name != "twin"))
+    implementation("delta_commit", _name, shapes=_committed)(_delta_commit(_commit, _name != "twin"))
 
 
 # ---- the short convolution
@@ -196,25 +201,34 @@ def _conv_data(slots: int, rows: int) -> tuple[ConvData, list[Tensor], list[Tens
     return data, mixer_oracle.conv_verify(data), _oracle_of(mixer_oracle.conv_commit, data)
 
 
-def _conv_verify(call: Call) -> Callable[[Shape, torch.device], Work]:
+def _conv_verify(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         data, (out,), _ = _conv_data(*shape.values())
         here, real = to(data, device), int(data.starts[-1])
         groups = _groups(_sizes(*shape.values())[0])
         moved = _nbytes(*data.verify_arguments()) + data.x.nbytes
-        return Work(lambda: call(here, groups), [out[:real]], moved, read=lambda found: _doubled(found[:real]), close=CLOSE["fp32"])
+        return Work(
+            lambda: call(here, groups), [out[:real]], moved, read=lambda found: _doubled(found[:real]), close=CLOSE["fp32"], replays=replays
+        )
 
     return make
 
 
-def _conv_commit(call: Call) -> Callable[[Shape, torch.device], Work]:
+def _conv_commit(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         sizes, kept = _sizes(shape["slots"], shape["rows"])
         data, _, expected = _conv_data(shape["slots"], shape["rows"])
         arguments: list[Any] = [tensor.to(device, copy=True) for tensor in data.commit_arguments()]
         states = arguments[0]
         groups = _groups(sizes, kept)
-        return Work(lambda: call(arguments, groups), expected, 2 * states.nbytes, read=lambda _: _doubled(states), close=CLOSE["fp32"])
+        return Work(
+            lambda: call(arguments, groups),
+            expected,
+            2 * states.nbytes,
+            read=lambda _: _doubled(states),
+            close=CLOSE["fp32"],
+            replays=replays,
+        )
 
     return make
 
@@ -234,5 +248,5 @@ _CONV: dict[str, tuple[Call, Call]] = {
     ),
 }
 for _name, (_verify, _commit) in _CONV.items():
-    implementation("conv_verify", _name, shapes=_states)(_conv_verify(_verify))
-    implementation("conv_commit", _name, shapes=_committed)(_conv_commit(_commit))
+    implementation("conv_verify", _name, shapes=_states)(_conv_verify(_verify, _name != "twin"))
+    implementation("conv_commit", _name, shapes=_committed)(_conv_commit(_commit, _name != "twin"))

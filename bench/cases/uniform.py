@@ -1,6 +1,6 @@
 """What peers are given: every slot holds three drafts and has four rows, and nothing ends (`bench.uniform`).
 
-verify: from the logits to the tokens kept. window: from the logits to the ids and positions of the next window. `bench.peers` adds the
+verify: from the logits to the tokens kept. next_window: from the logits to the ids and positions of the next window. `bench.peers` adds the
 peers' own kernels on the same windows.
 """
 
@@ -62,12 +62,12 @@ def _(shape: Shape, device: torch.device) -> Work:
     return Work(call, tokens_of(data), here.logits.nbytes, read=_tokens)
 
 
-implementation("window", "separate", shapes=shapes)(three(ops.row_argmax, ops.accept_prefix, ops.pack_window, _data))
-implementation("window", "staged", shapes=shapes)(advanced("accept", "plan", data_of=_data))
-implementation("window", "fused", shapes=shapes)(advanced("all", data_of=_data))
+implementation("next_window", "separate", shapes=shapes)(three(ops.row_argmax, ops.accept_prefix, ops.pack_window, _data))
+implementation("next_window", "staged", shapes=shapes)(advanced("accept", "plan", data_of=_data))
+implementation("next_window", "fused", shapes=shapes)(advanced("all", data_of=_data))
 
 
-@implementation("window", "plain_torch", shapes=shapes)
+@implementation("next_window", "plain_torch", shapes=shapes)
 def _(shape: Shape, device: torch.device) -> Work:
     data = _data(shape)
     here, rows = moved(data, device), shape["rows"]

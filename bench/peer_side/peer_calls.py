@@ -1,7 +1,7 @@
 """How peers are called: each on a window in which every request has the same number of drafts (`bench.uniform.given`). torch alone.
 
 Read in, and known for, the versions that `PEERS` names. A call gets the peer's own functions (`source`) and the window; it gives what is
-run again and again, and how to read what the first run found: `verify` the tokens kept by request, `window` the next window's ids and
+run again and again, and how to read what the first run found: `verify` the tokens kept by request, `next_window` its ids and
 positions. Whatever turns logits into picks is inside the call.
 """
 
@@ -83,7 +83,7 @@ def vllm_v2_verify(source: Any, given: Given) -> Run:
     return run, lambda: _cut(found[0], found[1].tolist())
 
 
-def vllm_v2_window(source: Any, given: Given) -> Run:
+def vllm_v2_next_window(source: Any, given: Given) -> Run:
     """Accept, commit, and pack of what the tables then hold, as V2's runner does between two forwards."""
     t = _V2(given)
 
@@ -218,7 +218,7 @@ _SGLANG: tuple[str, tuple[int, ...], tuple[int, ...]] = ("sglang", (0, 5, 23), (
 
 PEERS: dict[str, Peer] = {
     "vllm-v1": Peer(*_VLLM, (_V1,), {"verify": vllm_v1}, (_V1,)),
-    "vllm-v2": Peer(*_VLLM, (_ACCEPT, _BATCH), {"verify": vllm_v2_verify, "window": vllm_v2_window}, (*_NOISE, _ACCEPT, _BATCH)),
+    "vllm-v2": Peer(*_VLLM, (_ACCEPT, _BATCH), {"verify": vllm_v2_verify, "next_window": vllm_v2_next_window}, (*_NOISE, _ACCEPT, _BATCH)),
     "sglang-tail": Peer(*_SGLANG, (_TAIL,), {"verify": sglang_tail}, (_TAIL,), stand_ins={"inputs_on_cuda": lambda *_, **__: True}),
     "sglang-tree": Peer(*_SGLANG, (_TREE,), {"verify": sglang_tree}, (_TREE_TRITON,)),
     "flashinfer": Peer("flashinfer-python", (0, 7), (0, 8), (_CHAIN,), {"verify": flashinfer}),

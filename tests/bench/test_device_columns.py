@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -105,11 +106,12 @@ def test_a_copy_is_measured_once(monkeypatch):
 
 
 def test_launches_are_what_the_device_ran():
-    def event(name, us, kind=DeviceType.CUDA):
-        return SimpleNamespace(name=name, device_time_total=us, device_type=kind)
+    def event(name, us, kind=DeviceType.CUDA, annotation=False):
+        taken = SimpleNamespace(elapsed_us=lambda: us)
+        return SimpleNamespace(name=name, time_range=taken, device_type=kind, is_user_annotation=annotation)
 
     events = [event("row_argmax_kernel", 4.0), event("gemm", 30.0), event("Memcpy DtoH", 2.0), event("pack_window_kernel", 4.0)]
-    noise = [event("aten::mm", 99.0, DeviceType.CPU)]
+    noise = [event("aten::mm", 99.0, DeviceType.CPU), event("verify", 50.0, annotation=True)]
     assert window_cost.summary(events + noise, 2, gpu=True) == {
         "launches": 2.0,
         "seam_launches": 1.0,
@@ -130,3 +132,21 @@ def test_a_window_by_layout_key_has_times_pairs_and_launches():
         assert row["seam_launches"] == 6  # picks of the target and of three drafts, accept, pack
         assert row["launches"] > 6
         assert 0 < row["seam_share"] < 1
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_what_reads_the_host_is_not_replayed(monkeypatch, replays):
+    device = FakeDevice(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    work = Work(device.call("a"), None, bytes=700, replays=replays)
+
+    class Benchmark:
+        extra_info: ClassVar[dict] = {}
+
+        def __call__(self, call):
+            call()
+
+    timing.measure(Benchmark(), Case("sum", "own", {}, "seam", lambda shape, where: work))
+    assert ("graph_s" in Benchmark.extra_info) == replays
+    assert Benchmark.extra_info["mode"] == "call"
+    Benchmark.extra_info.clear()

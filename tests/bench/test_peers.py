@@ -165,7 +165,7 @@ def test_a_peer_that_is_called_rightly_gives_the_oracles_output_and_a_wrong_one_
     importable(package(tmp_path / "right", files, distribution))
     assert peer_process.version_of(known) == distribution.split()[1]
     found = list(peer_process.checked(known, peer_process.imported(known), str(windows), "cpu"))
-    assert [operation for operation, *_ in found] == 2 * (["verify", "window"] if peer == "vllm-v2" else ["verify"])
+    assert [operation for operation, *_ in found] == 2 * (["verify", "next_window"] if peer == "vllm-v2" else ["verify"])
     right, wrong = FAULTS[peer]
     spoilt = {name: text.replace(right, wrong) for name, text in files.items()}
     assert spoilt != files
@@ -238,10 +238,20 @@ def test_a_peers_kernels_are_compiled_from_their_source(source, windows, monkeyp
     assert not any(name.endswith("_us") for row in rows for name in row)
 
 
-def test_a_peers_kernels_run_in_the_interpreter(source, windows, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    done = checked("vllm-v1", windows, source, "--source", str(source))
-    assert done.returncode == 0, done.stderr
+def test_a_peers_kernels_run_in_the_interpreter(source, windows, monkeypatch, capsys):
+    monkeypatch.setenv("PEER_SOURCE", str(source))
+    monkeypatch.setenv("TRITON_INTERPRET", "")  # restored afterwards
+    monkeypatch.setattr(peers, "PEERS", ("vllm-v1",))
+    monkeypatch.setattr(peers, "write_windows", lambda path, shapes: windows)
+    assert peers.main() == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("peer vllm-v1 source ")
+    assert printed.endswith(": 2 outputs are the oracle's\n")
+    monkeypatch.setattr(peers, "ask", lambda *_: (_ for _ in ()).throw(peers.Skipped("the output of its verify differs")))
+    assert peers.main() == 1
+    monkeypatch.delenv("PEER_SOURCE")
+    assert peers.main() == 2
+    assert capsys.readouterr().err == "error: PEER_SOURCE is not given, expected a folder of unpacked sources\n"
 
 
 def test_a_source_that_lacks_the_file_is_said(tmp_path):
@@ -252,9 +262,14 @@ def test_a_source_that_lacks_the_file_is_said(tmp_path):
 def test_our_forms_are_one_to_three_launches_without_spills():
     rows = list(compiled.ours((90,)))
     launches = {(row["operation"], row["implementation"]): row["launches"] for row in rows}
-    assert launches == {("verify", "separate"): 2, ("window", "separate"): 3, ("window", "staged"): 2, ("window", "fused"): 1}
+    assert launches == {
+        ("verify", "separate"): 2,
+        ("next_window", "separate"): 3,
+        ("next_window", "staged"): 2,
+        ("next_window", "fused"): 1,
+    }
     assert all(row["spills"] == row["stack"] == 0 for row in rows)
-    assert {row["implementation"]: len(row["operations"]) for row in rows if row["operation"] == "window"} == {
+    assert {row["implementation"]: len(row["operations"]) for row in rows if row["operation"] == "next_window"} == {
         "separate": 7,
         "staged": 0,
         "fused": 0,

@@ -29,6 +29,8 @@ def test_cases_of_one_shape_stand_together_and_none_is_there_twice():
     assert len(list(groupby(shapes))) == len(set(shapes))
     wide = {case.shape["vocab"] for case in cases(wide=True) if "vocab" in case.shape}
     assert wide == {32_000, 151_936, 262_144}
+    lengths = [{case.shape["length"] for case in cases(wide=of) if "length" in case.shape} for of in (False, True)]
+    assert [(min(of), max(of)) for of in lengths] == [(128, 4_096), (128, 262_144)]
 
 
 def spoilt(value):

@@ -108,13 +108,16 @@ def test_a_file_without_bytes_or_times_has_no_picture_of_them(tmp_path, monkeypa
 
 def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
     command = [sys.executable, "-m", "pytest", "bench/bench_host.py", "-q", "-k", "look_up/rows/slots2", "-p", "no:cacheprovider"]
-    options = ["--benchmark-max-time=0.01", "--benchmark-min-rounds=5", f"--benchmark-json={tmp_path / 'whole.json'}"]
-    environment = os.environ | {OUT: str(tmp_path / "rows.jsonl")}
+    timing = ["--benchmark-timer=time.thread_time", "--benchmark-max-time=0.01", "--benchmark-min-rounds=5"]
+    options = [*timing, f"--benchmark-json={tmp_path / 'whole.json'}"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}  # it would switch timing off
+    environment[OUT] = str(tmp_path / "rows.jsonl")
     done = subprocess.run(command + options, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     (row,) = read_rows(tmp_path / "rows.jsonl")
     assert (row["operation"], row["implementation"], row["shape"], row["mode"]) == ("look_up", "rows", {"slots": 2, "rows": 8}, "python")
     assert row["samples"] >= 5
+    assert row["clock"] == "time.thread_time"
     assert 0 < row["p20_us"] <= row["p50_us"] <= row["p80_us"]
     whole = json.loads((tmp_path / "whole.json").read_text())
     assert "node" not in whole["machine_info"]
