@@ -119,8 +119,8 @@ def test_prompts_shorter_than_there_are_layers(models: tuple[Path, Any, MtpModel
     """A further layer has no entry before it has a token that far ahead."""
     student = Student(models[0], texts)
     student.begin(2, 60)
-    student.begin(0, prompt, chunk)
-    for rows, kept in ((2, 1), (4, 1), (4, 2), (1, 1)):
+    agrees(models, student, student.begin(0, prompt, chunk, DEPTH), 0)
+    for rows, kept in ((4, 3 if chunk == 9 else 1), (4, 1), (4, 2), (1, 1)):
         agrees(models, student, student.draft({0: rows, 2: 2}, {0: kept, 2: 1}), 0)
 
 
