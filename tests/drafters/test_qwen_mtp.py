@@ -234,9 +234,9 @@ def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, r
 # ---- M01: weights that are missing, renamed, doubled, mis-shaped
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen3_5(tmp_path_factory.mktemp("m01"))
+@pytest.fixture(scope="module", params=["hybrid", "experts", "llama", "qwen2", "dense_tied"])
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FORMS[request.param][0](tmp_path_factory.mktemp("m01"))
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def refusal(folder: Path) -> str:
 
 def test_m01_i_no_mtp_tensors(folder: Path):
     names = [name for name in load_file(folder / "model.safetensors") if name.startswith("mtp.")]
-    assert len(names) == 15
+    assert len(names) >= 13
     rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name not in names})
     message = refusal(folder)
     assert "missing" in message
@@ -279,11 +279,14 @@ def test_m01_iii_one_doubled_and_one_misshaped(folder: Path):
 
 
 @pytest.mark.parametrize("raw", [-0.033, 0.967])
-def test_m01_iv_norms_are_an_offset_from_one(folder: Path, raw: float):
+def test_m01_iv_norms_are_an_offset_from_one_in_their_family_alone(folder: Path, raw: float):
+    """Never guessed by value."""
+    offset = float(json.loads((folder / "config.json").read_text())["model_type"].startswith("qwen3_5"))
     rewrite(folder, lambda tensors: {n: torch.full_like(t, raw) if n.startswith("mtp.") and "norm" in n else t for n, t in tensors.items()})
     drafter = load(folder)
     norms = [drafter.norm, drafter.embedding_norm, drafter.hidden_norm, drafter.blocks[0].before_mixer, drafter.blocks[0].before_mlp]
-    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, 1 + raw)) for norm in [*norms, drafter.attention[0].norm])
+    norms += [drafter.attention[0].norm] if drafter.attention[0].norm is not None else []
+    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, offset + raw)) for norm in norms)
 
 
 @pytest.mark.parametrize("key", ["mtp_num_hidden_layers", "num_mtp_layers"])
