@@ -18,7 +18,7 @@ from mtp.targets.decoder import DecoderTarget
 from mtp.targets.gemma_config import GemmaConfig
 from mtp.targets.rope import frequencies
 from tests.checkpoints import rewrite
-from tests.gemma_checkpoints import FULL, ODD, ONE_PROJECTION, PER_LAYER, SLIDING, write_gemma3, write_gemma4
+from tests.gemma_checkpoints import EXPERTS, FULL, ODD, ONE_PROJECTION, PER_LAYER, SLIDING, write_gemma3, write_gemma4
 from tests.teacher import Teacher
 
 
@@ -120,7 +120,8 @@ def test_only_the_first_quarter_of_a_full_layers_frequencies_turns():
 
 
 REFUSED4: dict[str, dict[str, Any]] = {
-    "enable_moe_block is True, supported: False": {"enable_moe_block": True},
+    "num_experts is None, expected a positive integer": {"enable_moe_block": True},
+    "top_k_experts is 9, expected at most num_experts (8)": EXPERTS | {"top_k_experts": 9},
     "attention_bias is True": {"attention_bias": True},
     "use_bidirectional_attention is 'all', supported: False": {"use_bidirectional_attention": "all"},
     "hidden_activation is 'relu'": {"hidden_activation": "relu"},
