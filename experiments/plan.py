@@ -117,6 +117,8 @@ def checked_drafter(node: DictConfig, target: Checkpoint) -> None:
     """The same, and whether it fits the target."""
     from mtp.drafters import CHECKS
 
+    if "path" in list(node):
+        folder("drafter.path", node)
     made = build(absolute(node), "drafter")
     known_keys(made, "drafter", {"target", "buckets"})
     if (check := CHECKS.get(made.func)) is not None:

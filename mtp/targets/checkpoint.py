@@ -192,7 +192,9 @@ def our_name(stored: str) -> str | None:
     """None: a part of a multimodal model that is not its language model."""
     if stored.startswith(OTHER_PARTS):
         return None
-    return "model." + stored.removeprefix("model.language_model.") if stored.startswith("model.language_model.") else stored
+    if stored.startswith("model.language_model."):
+        return "model." + stored.removeprefix("model.language_model.")
+    return stored.removeprefix("language_model.")  # as Gemma 3's multimodal files were first published
 
 
 def _listed(names: list[str]) -> str:

@@ -57,6 +57,7 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "gemma4": (gemma.write_gemma4, Gemma4ForCausalLM, {}),
     "gemma4_per_layer_shared": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.PER_LAYER),
     "gemma4_one_projection": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ONE_PROJECTION),
+    "gemma4_experts": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.EXPERTS),
     "gemma4_odd": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ODD),
     "gemma3": (gemma.write_gemma3, Gemma3ForCausalLM, {}),
     "gemma3_linear_rope": (gemma.write_gemma3, Gemma3ForCausalLM, gemma.LINEAR_ROPE),

@@ -13,6 +13,7 @@ from torch import Tensor
 from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
+from tests import gemma_checkpoints as gemma
 from tests.checkpoints import NINE_HEADS, ODD, write_llama, write_qwen2, write_qwen3_5, write_qwen3_5_moe
 from tests.teacher import Row, Teacher, ints
 from triton_kernels import Packed
@@ -28,6 +29,9 @@ FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "experts": (write_qwen3_5_moe, {}),
     "llama": (write_llama, NINE_HEADS | {"vocab_size": 320}),
     "qwen2": (write_qwen2, {"vocab_size": 320}),
+    "gemma4": (gemma.write_gemma4, gemma.PER_LAYER),
+    "gemma4_experts": (gemma.write_gemma4, gemma.EXPERTS),
+    "gemma4_odd": (gemma.write_gemma4, gemma.ODD),
 }
 
 
