@@ -25,8 +25,6 @@ def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
     found: dict[str, list[Document]] = {}
     for name in data:
         file = Path(name)
-        if not file.is_file():
-            raise BadInput(f"data names {name}, expected an existing file")
         made = list(_documents(file))
         if not any(one.held_out for one in made) or all(one.held_out for one in made):
             raise BadInput(f"data names {name}, which is too short to hold a part of it out, expected more text")
