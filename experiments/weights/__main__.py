@@ -20,7 +20,10 @@ def get(source: Source, console: Console) -> Path:
     """The converted folder, whole or not there at all: it is made aside, then renamed. Raises Unavailable, ValueError, OSError."""
     folder, fetched = folder_of(source.name), root() / ".fetched" / source.name
     fetch(source, fetched, lambda line: console.print(line, highlight=False, soft_wrap=True))
-    with tempfile.TemporaryDirectory(prefix=f".{source.name}-", dir=root(), ignore_cleanup_errors=True) as aside, Progress(console=console) as bar:
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{source.name}-", dir=root(), ignore_cleanup_errors=True) as aside,
+        Progress(console=console) as bar,
+    ):
         task = bar.add_task("converting to bf16")
         whole = unpack(source, fetched, Path(aside))
         convert(whole, Path(aside), lambda done, total: bar.update(task, completed=done, total=total))

@@ -50,7 +50,9 @@ def convert(gguf: Path, folder: Path, watch: Watch = lambda done, total: None) -
     def write(name: str, values: dict[str, Any]) -> None:
         (folder / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    ids = {f"{name}_token_id": fields(f"tokenizer.ggml.{key}_token_id") for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))}
+    ids = {
+        f"{name}_token_id": fields(f"tokenizer.ggml.{key}_token_id") for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))
+    }
     tied = "lm_head.weight" not in tensors
     write("config.json", family.config() | ids | {"tie_word_embeddings": tied, "dtype": "bfloat16"})
     write("generation_config.json", ids | {"do_sample": False})

@@ -34,7 +34,9 @@ def tokenizer_of(fields: Fields) -> Tokenizer:
     if fields("tokenizer.ggml.add_bos_token"):
         begin = fields("tokenizer.ggml.bos_token_id")
         text = fields("tokenizer.ggml.tokens")[begin]
-        tokenizer.post_processor = processors.TemplateProcessing(single=f"{text} $A", pair=f"{text} $A {text} $B", special_tokens=[(text, begin)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{text} $A", pair=f"{text} $A {text} $B", special_tokens=[(text, begin)]
+        )
     return tokenizer
 
 

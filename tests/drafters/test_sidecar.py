@@ -70,9 +70,7 @@ def test_texts_do_not_depend_on_the_draft_vocabulary(folder, tmp_path):
     target = load_target(folder, slots=2, context=64, dtype="fp32")
     texts = {}
     for name, drafter, policy in (("plain", None, StaticK(0)), ("some", load_qwen_mtp(some, target, buckets=BUCKETS), RotateGrow())):
-        executor = ModelExecutor(
-            target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=torch.device("cpu")
-        )
+        executor = ModelExecutor(target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=torch.device("cpu"))
         engine = Engine(executor, slots=2, policy=policy)
         for i in range(3):
             engine.submit(Request(str(i), (5, 7 + i, 11), 24, ignore_stop=True))

@@ -52,7 +52,9 @@ def write_gemma3_gguf(path: Path, *, hidden: int = 32, heads: int = 2, size: int
     letters = ["▁", *"helowrd", "é"]
     words = ["he", "ll", "hell", "hello", "▁w", "wo", "▁wo", "▁wor", "▁world"]
     tokens = [*special, *spaces, *[f"<0x{byte:02X}>" for byte in range(256)], *letters, *words]
-    types = [TokenType.CONTROL] * 4 + [TokenType.USER_DEFINED] * 4 + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * (len(letters) + len(words))
+    types = (
+        [TokenType.CONTROL] * 4 + [TokenType.USER_DEFINED] * 4 + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * (len(letters) + len(words))
+    )
     writer = _writer(path, "gemma3", hidden, heads, 1, layers, inner)
     writer.add_key_length(size)
     writer.add_value_length(size)

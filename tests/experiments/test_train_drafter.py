@@ -84,9 +84,10 @@ def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(sideca
     out = tmp_path / "out"
     shutil.copytree(sidecar / "texts", out / "texts")
     for owner, name, at in ((Progress, "show", 3), (session, "figures", 1)):
-        with monkeypatch.context() as context, pytest.raises(Killed):
+        with monkeypatch.context() as context:
             killing(context, owner, name, at)
-            made(out, data).run()
+            with pytest.raises(Killed):
+                made(out, data).run()
     made(out, data).run()
     whole, resumed = (load_file(folder / "model.safetensors") for folder in (sidecar, out))
     assert whole.keys() == resumed.keys()
@@ -99,9 +100,10 @@ def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(sideca
 def test_killed_while_collecting_only_what_is_missing_is_collected(sidecar, data, tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "SAVE_S", 0.0)
     texts = read(data)
-    with monkeypatch.context() as context, pytest.raises(Killed):
+    with monkeypatch.context() as context:
         killing(context, Store, "append", 3)
-        made(tmp_path, data)._collected(texts)
+        with pytest.raises(Killed):
+            made(tmp_path, data)._collected(texts)
     before = len(json.loads((tmp_path / "texts" / "rows.json").read_text())["rows"])
     store = made(tmp_path, data)._collected(texts)
     assert 0 < before < len(store.rows)

@@ -15,6 +15,7 @@ from mtp.targets.qwen import block_shapes
 from mtp.targets.qwen_config import QwenConfig
 from mtp.targets.rope import Rope, frequencies
 
+UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
 SOFT_TOKEN = 0.2  # the token's part of what enters the block at first, relative to the stream's
 
 
@@ -120,7 +121,7 @@ class Head(nn.Module):
         block.self_attn.o_proj.weight /= stream_rms / scale
         block.mlp.down_proj.weight /= stream_rms / scale
         norm, offset = w.tensor("model.norm.weight"), config.dialect.norm_offset
-        self.norm.weight.copy_(norm)
+        self.norm.weight.copy_(UNSURE * (offset + norm) - offset)
         self.pre_fc_norm_hidden.weight.copy_(scale * hidden_rms / (offset + norm).clamp(min=0.05) - offset)
         random = torch.randn(config.hidden, config.hidden) * config.hidden**-0.5
         self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))

@@ -33,8 +33,7 @@ def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
 
 
 def _documents(file: Path) -> Iterator[Document]:
-    opened = lzma.open(file, "rt", encoding="utf-8") if file.suffix == ".xz" else file.open(encoding="utf-8")
-    with opened as lines:
+    with lzma.open(file, "rt", encoding="utf-8") if file.suffix == ".xz" else file.open(encoding="utf-8") as lines:
         if ".jsonl" in file.suffixes:
             for number, line in enumerate(lines, 1):
                 try:
