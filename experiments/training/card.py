@@ -51,18 +51,6 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def about_section(shape: dict[str, Any], weights: float, size: float) -> str:
-    return f"""# tiny_qwen
-
-A Qwen 3.5-style hybrid language model ({shape["layers"]} layers: {shape["interval"] - 1} gated-delta layers, then one of full
-attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) with its MTP head, small enough to live in a repository:
-{weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so that speculative
-decoding can be tested and measured on a CPU on text that is not random. It knows nothing; do not ask it anything.
-
-`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about 9% and 19% of its steps, for studies with
-weaker drafters; `model.safetensors` holds the last one."""
-
-
 def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[str]) -> str:
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
     return f"""## Recipe
