@@ -89,7 +89,7 @@ def job(config: DictConfig) -> None:
         train(recipe, out, console)
         if recipe.characters is None:
             console.print("measuring the figures of its card")
-            write_card(out, recipe.family)
+            write_card(out)
     except BadInput as wrong:
         sys.exit(_refuse(wrong))
     console.print(f"written: {out}", highlight=False, soft_wrap=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, smooth_l1_loss
 from transformers import Gemma4AssistantConfig, Gemma4AssistantForCausalLM
 
+from experiments.training.gemma_norm import quicken
 from experiments.training.trainable import KV, Drafted, Drafter, Frozen, Read
 
 HIDDEN = 0.5  # weight of the distance of its rows to the target's
@@ -20,28 +23,28 @@ class Assistant(Drafter):
     def __init__(self, config: Gemma4AssistantConfig) -> None:
         super().__init__()
         self.net = Gemma4AssistantForCausalLM(config)
+        quicken(self.net)
 
     @classmethod
-    def start(cls, config: Gemma4AssistantConfig, target: nn.Module) -> Assistant:
+    def start(cls, config: Gemma4AssistantConfig, tensors: Mapping[str, Tensor], layer_types: Sequence[str]) -> Assistant:
         """Each layer from the target's last one of its type, wherever shapes agree; at first a row goes straight through.
 
-        target: a Gemma under transformers' parameter names, whose config has `layer_types`.
+        tensors: the target's under transformers' names, its layers `model.layers.I.*`; layer_types: of these.
         """
         made = cls(config)
-        theirs, text = target.state_dict(), config.get_text_config()
-        last = {kind: i for i, kind in enumerate(target.config.layer_types)}
+        kinds = config.get_text_config().layer_types
+        last = {kind: i for i, kind in enumerate(layer_types)}
         with torch.no_grad():
             for name, tensor in made.net.state_dict().items():
                 source = name
                 if name.startswith("model.layers."):
                     layer, rest = name.removeprefix("model.layers.").split(".", 1)
-                    source = f"model.layers.{last[text.layer_types[int(layer)]]}.{rest}"
-                if source in theirs and theirs[source].shape == tensor.shape:
-                    tensor.copy_(theirs[source])
+                    source = f"model.layers.{last[kinds[int(layer)]]}.{rest}"
+                if source in tensors and tensors[source].shape == tensor.shape:
+                    tensor.copy_(tensors[source])
             nn.init.eye_(made.net.pre_projection.weight[:, config.backbone_hidden_size :])
             nn.init.eye_(made.net.post_projection.weight)
-            if config.use_ordered_embeddings:
-                ordered = made.net.masked_embedding
+            if (ordered := made.net.masked_embedding) is not None:
                 ordered.token_ordering.copy_(balanced_clusters(made.net.lm_head.weight, config.num_centroids).argsort(stable=True))
                 members = made.net.lm_head.weight[ordered.token_ordering].unflatten(0, (config.num_centroids, -1))
                 ordered.centroids.weight.copy_(members.mean(1))
@@ -87,8 +90,8 @@ class Assistant(Drafter):
         """Smooth L1 to the target's rows in units of their RMS; cross-entropy of the clusters to what the target gives their tokens."""
         scale = hidden.float().pow(2).mean().sqrt()
         loss = HIDDEN * smooth_l1_loss(step.hidden.float() / scale, hidden.float() / scale)
-        if step.clusters is not None:
-            mass = wanted[..., self.net.masked_embedding.token_ordering].unflatten(-1, (step.clusters.shape[-1], -1)).sum(-1)
+        if step.clusters is not None and (ordered := self.net.masked_embedding) is not None:
+            mass = wanted[..., ordered.token_ordering].unflatten(-1, (step.clusters.shape[-1], -1)).sum(-1)
             loss = loss + CLUSTERS * cross_entropy(step.clusters.float().flatten(0, -2), mass.flatten(0, -2))
         return loss
 

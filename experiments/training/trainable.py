@@ -80,36 +80,27 @@ class Drafter(nn.Module, ABC):
         return torch.zeros(())
 
 
-class Writes(Protocol):
-    def __call__(self, target: Any, drafter: Any, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None: ...
-
-
-class Reads(Protocol):
-    def __call__(self, folder: Path, drafter: str = ...) -> tuple[Any, Any, Tokenizer]:
-        """In fp32. drafter: a file of the folder that holds the drafter's tensors."""
-
-
-class WritesDrafter(Protocol):
-    def __call__(self, drafter: Any, file: Path) -> None: ...
-
-
 @dataclass(frozen=True)
 class Family:
-    """shape: a frozen dataclass, the defaults are the shipped model; drafters: name -> file, the last one is the finished one;
-    snapshots: share of the drafter's time -> which of the others is written then."""
+    """drafters: name -> file in the folder, the last one is the finished one; snapshots: share of the drafter's time -> which of the
+    others is written then. about, beside, measured: what the card says of the model, of what is minimised beside the distance to
+    the target, and of what was tried."""
 
-    shape: type
+    name: str  # of the shipped model: model=NAME
+    shape: type  # a frozen dataclass
     target: Callable[[Any], Target]  # of a shape
     drafter: Callable[[Any], Drafter]  # of a target, to begin training with
-    write: Writes
-    read: Reads
-    write_drafter: WritesDrafter
+    write: Callable[[Any, Any, Tokenizer, Path], None]  # target, drafter -> a folder, bf16
+    write_drafter: Callable[[Any, Path], None]  # -> a file
+    read: Callable[..., tuple[Any, Any, Tokenizer]]  # a folder and, where it is not the finished one, the drafter's file, fp32
     about: Callable[[dict[str, Any], float, float], str]  # shape, MB of weights, MB in all -> the first section of the card
     drafters: Mapping[str, str]
     snapshots: Mapping[float, str] = field(default_factory=dict)
+    beside: str = ""
+    measured: str = ""
 
 
-FAMILIES = {"qwen3_5": "experiments.training.qwen", "gemma4": "experiments.training.gemma"}
+FAMILIES = {"qwen3_5": "experiments.training.qwen_folder", "gemma4": "experiments.training.gemma_folder"}
 
 
 def family(name: str) -> Family:

@@ -21,7 +21,7 @@ from mtp.costs import LinearCost, save_cost
 from tests.checkpoints import write_qwen3_5
 
 FOLDER = PROJECT / "configs"
-GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher"))
+GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher", "model"))
 NAMES = [f"{group}={file.stem}" for group in GROUPS for file in sorted((FOLDER / group).glob("*.yaml"))]
 EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"))
 MODEL = "experiments/models/tiny_qwen"

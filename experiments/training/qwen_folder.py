@@ -40,8 +40,8 @@ def write_folder(model: Model, head: MtpHead, tokenizer: Tokenizer, folder: Path
     part.replace(folder / "model.safetensors")
 
 
-def read_folder(folder: Path, head_file: str = "model.safetensors") -> tuple[Model, MtpHead, Tokenizer]:
-    """In fp32. head_file: another file of the folder that holds the `mtp.` tensors."""
+def read_folder(folder: Path, drafter: str = "model.safetensors") -> tuple[Model, MtpHead, Tokenizer]:
+    """In fp32. drafter: another file of the folder that holds the `mtp.` tensors."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     shape = Shape(
         vocab=config["vocab_size"],
@@ -64,7 +64,7 @@ def read_folder(folder: Path, head_file: str = "model.safetensors") -> tuple[Mod
     stored = load_file(folder / "model.safetensors")
     model.load_state_dict({name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")})
     head = MtpHead(model)
-    stored = load_file(folder / head_file)
+    stored = load_file(folder / drafter)
     head.load_state_dict({name.removeprefix("mtp."): tensor.float() for name, tensor in stored.items() if name.startswith("mtp.")})
     return model.eval(), head.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
 
@@ -81,7 +81,21 @@ decoding can be tested and measured on a CPU on text that is not random. It know
 weaker drafters; `model.safetensors` holds the last one."""
 
 
+# measured once, apart from the run that the card is about
+LOOPS = """
+What helped, measured. Phase 2, with it against without it, 450 steps of all phases each, the same seed:
+
+| | held-out loss, code / prose | after a repeated 16-gram | distinct 4-grams |
+|---|---|---|---|
+| without phase 2 (`share_loops=0`) | 3.55 / 3.90 | 54% / 53% | 0.33 / 0.34 |
+| with it (`share_loops=0.12`) | 3.68 / 4.02 | 32% / 34% | 0.58 / 0.58 |
+
+More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram 37% / 36% against 32% / 29%, distinct 4-grams
+0.52 / 0.57 against 0.60 / 0.57. Vocabulary and data order were not varied.
+"""
+
 FAMILY = Family(
+    name="tiny_qwen",
     shape=Shape,
     target=Model,
     drafter=MtpHead,
@@ -89,6 +103,7 @@ FAMILY = Family(
     read=read_folder,
     write_drafter=write_head,
     about=about,
+    measured=LOOPS,
     drafters={"low": "heads/low.safetensors", "mid": "heads/mid.safetensors", "high": "model.safetensors"},
     snapshots={0.27: "low", 0.35: "mid"},
 )
