@@ -91,7 +91,9 @@ class Assistant(Drafter):
         scale = hidden.float().pow(2).mean().sqrt()
         loss = HIDDEN * smooth_l1_loss(step.hidden.float() / scale, hidden.float() / scale)
         if step.clusters is not None and (ordered := self.net.masked_embedding) is not None:
-            mass = wanted[..., ordered.token_ordering].unflatten(-1, (step.clusters.shape[-1], -1)).sum(-1)
+            clusters = step.clusters.shape[-1]
+            members = torch.eye(clusters).repeat_interleave(len(ordered.token_ordering) // clusters, 0)  # [tokens as ordered, clusters]
+            mass = wanted @ torch.empty_like(members).index_copy(0, ordered.token_ordering, members)
             loss = loss + CLUSTERS * cross_entropy(step.clusters.float().flatten(0, -2), mass.flatten(0, -2))
         return loss
 

@@ -46,11 +46,11 @@ def distance(model: Target, drafter: Drafter, ids: Tensor) -> Tensor:
     fading weights."""
     with torch.no_grad():
         read = model.read(ids)
+        chances = model.logits(read.hidden).float().softmax(-1)
     total = torch.zeros(())
     for i, step in enumerate(drafter.chain(model, ids, read, DEPTH)):
-        hidden = read.hidden[:, 1 + i : 1 + i + step.hidden.shape[1]]
-        with torch.no_grad():
-            wanted = model.logits(hidden).float().softmax(-1)
+        after = slice(1 + i, 1 + i + step.hidden.shape[1])
+        wanted = chances[:, after]
         far = -(wanted * step.logits.float().log_softmax(-1)).sum(-1).mean()
-        total = total + FADE**i * (far + drafter.beside(step, hidden, wanted))
+        total = total + FADE**i * (far + drafter.beside(step, read.hidden[:, after], wanted))
     return total / sum(FADE**i for i in range(DEPTH))
