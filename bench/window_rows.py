@@ -19,8 +19,9 @@ import torch
 from safetensors.torch import save_file
 
 from mtp.targets import load_target
-from mtp.targets.config import TextConfig
-from mtp.targets.qwen3_5 import Qwen35Target, model_shapes
+from mtp.targets.decoder import DecoderTarget
+from mtp.targets.qwen import model_shapes
+from mtp.targets.qwen_config import QwenConfig
 from triton_kernels import Packed, pack_window
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -40,28 +41,28 @@ GOALS = {128: 1.3, 4096: 1.6}  # tokens of context -> the most that 8 rows of on
 WINDOWS = {"1 row": (1,), "8 rows of 1 slot": (8,), "4 rows of 2 slots": (4, 4)}
 
 
-def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL, dtype: str = "bf16") -> Qwen35Target:
+def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL, dtype: str = "bf16") -> DecoderTarget:
     """Random weights, and caches full of random keys and values."""
     torch.manual_seed(0)
-    shapes = model_shapes(TextConfig.read(model))
+    shapes = model_shapes(QwenConfig.read(model))
     with tempfile.TemporaryDirectory() as folder:
         weights = {name: 0.02 * torch.randn(shape) for name, shape in shapes.items() if name != "lm_head.weight"}
         save_file({name: weight.bfloat16() for name, weight in weights.items()}, Path(folder) / "model.safetensors")
         (Path(folder) / "config.json").write_text(json.dumps(model))
         target = load_target(folder, slots=slots, context=context, dtype=dtype, rows=8)
-    for layer in target.attention:
-        layer.keys.normal_()
-        layer.values.normal_()
+    for cache in target.caches:
+        cache.keys.normal_()
+        cache.values.normal_()
     return target
 
 
-def window(target: Qwen35Target, sizes: tuple[int, ...], length: int) -> Packed:
+def window(target: DecoderTarget, sizes: tuple[int, ...], length: int) -> Packed:
     groups = torch.tensor([*sizes, *[0] * (target.slots - len(sizes))], dtype=torch.int32)
     zero = torch.zeros(target.slots, dtype=torch.int32)
     return pack_window(zero + 5, torch.full((target.slots, 7), 6, dtype=torch.int32), zero + length, groups, bucket=sum(sizes))
 
 
-def measure(target: Qwen35Target, length: int, samples: int) -> dict[str, float]:
+def measure(target: DecoderTarget, length: int, samples: int) -> dict[str, float]:
     """Median milliseconds of a verify, by window."""
     windows = {name: window(target, sizes, length) for name, sizes in WINDOWS.items()}
     times: dict[str, list[float]] = {name: [] for name in windows}

@@ -8,19 +8,29 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel, Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 from transformers.utils import logging
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 
-class DenseWithMtp(Qwen3ForCausalLM):
-    """Qwen 3 as transformers loads it where the file also carries `mtp.*` (which marks what its MtpModel looks for)."""
+def with_mtp(model: type[PreTrainedModel]) -> type[PreTrainedModel]:
+    """The class as transformers loads it where the file also carries `mtp.*` (which marks what its MtpModel looks for)."""
+    return type(model.__name__, (model,), {"_keys_to_ignore_on_load_unexpected": [r"^mtp.*"], "__module__": model.__module__})
 
-    _keys_to_ignore_on_load_unexpected = [r"^mtp.*"]  # noqa: RUF012
 
-
+LlamaWithMtp, Qwen2WithMtp, DenseWithMtp = map(with_mtp, (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM))
 QWEN3_5: dict[str, Any] = {
     "vocab_size": 320,
     "hidden_size": 64,
@@ -56,7 +66,23 @@ ONE_HEAD: dict[str, Any] = {
     "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
     "tie_word_embeddings": True,
 }
-QWEN3: dict[str, Any] = {
+NINE_HEADS: dict[str, Any] = {  # as SmolLM2
+    "hidden_size": 72,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": None,
+    "tie_word_embeddings": True,
+}
+LLAMA3_ROPE: dict[str, Any] = {  # frequencies of every kind within 150 positions: kept, mixed and divided
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+LINEAR_ROPE: dict[str, Any] = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+DENSE: dict[str, Any] = {
     "vocab_size": 300,
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -76,9 +102,21 @@ def write_qwen3_5(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_si
 
 def write_qwen3(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
     """A dense Qwen 3 model; mtp: with an MTP head in the family's layout."""
+    return _write_dense(DenseWithMtp, Qwen3Config, folder, mtp, seed, max_shard_size, config)
+
+
+def write_qwen2(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    return _write_dense(Qwen2WithMtp, Qwen2Config, folder, mtp, seed, max_shard_size, {"head_dim": None} | config)
+
+
+def write_llama(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    return _write_dense(LlamaWithMtp, LlamaConfig, folder, mtp, seed, max_shard_size, config)
+
+
+def _write_dense(model: Any, config: Any, folder: Path, mtp: bool, seed: int, max_shard_size: str, changes: dict[str, Any]) -> Path:
     torch.manual_seed(seed)
-    settings = Qwen3Config(**(QWEN3 | {"eos_token_id": None, "pad_token_id": 0} | config))
-    return _write(DenseWithMtp(settings), folder, 0, mtp, 1.0, max_shard_size)
+    settings = {**DENSE, "eos_token_id": None, "bos_token_id": None, "pad_token_id": 0} | changes
+    return _write(model(config(**{k: v for k, v in settings.items() if k != "head_dim" or v})), folder, 0, mtp, 1.0, max_shard_size)
 
 
 def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: bool, norm: float, max_shard_size: str) -> Path:

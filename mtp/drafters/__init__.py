@@ -6,14 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mtp.drafters.assistant_config import AssistantConfig
+from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.families import text_config
 from mtp.targets.protocol import Target
 
-__all__ = ["CHECKS", "Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
+__all__ = [
+    "CHECKS",
+    "Drafter",
+    "GemmaAssistant",
+    "PromptLookup",
+    "QwenMtp",
+    "load_gemma_assistant",
+    "load_prompt_lookup",
+    "load_qwen_mtp",
+    "no_drafter",
+]
 
 
 def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
@@ -26,7 +39,7 @@ def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights
 def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None) -> None:
     """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
     checkpoint = Checkpoint(path, weights)
-    config, targets = checkpoint.text_config(), target.text_config()
+    config, targets = text_config(checkpoint), text_config(target)
     if not checkpoint.holds("mtp."):
         raise ValueError(f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none")
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):
@@ -34,6 +47,21 @@ def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None 
             f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and {config.vocab} tokens, "
             f"but {target.path} has {targets.hidden} and {targets.vocab}: expected the target it was trained with"
         )
+
+
+def load_gemma_assistant(path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None) -> GemmaAssistant:
+    """The assistant of a folder of its own, bound to the target that it was made for. See `GemmaAssistant`."""
+    return GemmaAssistant(Checkpoint(path), target, buckets=buckets, context=context)
+
+
+def check_gemma_assistant(path: str | Path, target: Checkpoint, *, context: int | None = None) -> None:
+    """What can be refused before any weight is read: a folder without an assistant, or one of another target."""
+    checkpoint, theirs = Checkpoint(path), text_config(target)
+    sizes = {kind: (form.kv_heads, form.size) for kind, form in theirs.kv_forms.items()}
+    try:
+        AssistantConfig.read(checkpoint.config).check_fit(theirs.hidden, theirs.vocab, sizes)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
 
 
 def load_prompt_lookup(target: Target, *, buckets: Buckets, ngram: int = 3) -> PromptLookup:
@@ -51,4 +79,8 @@ def no_drafter(target: Target, *, buckets: Buckets) -> None:
 
 
 # by loader: what refuses its settings before anything is loaded, given the target's checkpoint
-CHECKS: dict[Callable[..., Any], Callable[..., None]] = {load_qwen_mtp: check_qwen_mtp, load_prompt_lookup: check_prompt_lookup}
+CHECKS: dict[Callable[..., Any], Callable[..., None]] = {
+    load_qwen_mtp: check_qwen_mtp,
+    load_gemma_assistant: check_gemma_assistant,
+    load_prompt_lookup: check_prompt_lookup,
+}

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, pad
+from torch.nn.functional import linear
 
+from mtp.drafters.chain import best_of, chain_after
 from mtp.drafters.protocol import Drafted
 from mtp.execution.buckets import Buckets
 from mtp.execution.protocol import MAX_DEPTH
+from mtp.targets.attention import Attention, KvCache
 from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import TextConfig
-from mtp.targets.layers import Attention, Block, Norm, PromptRows, Rope, Shapes, WindowRows, prefixed, under
-from mtp.targets.protocol import Target
-from mtp.targets.qwen3_5 import Qwen35Target
-from triton_kernels import Packed, row_argmax
+from mtp.targets.config import FULL
+from mtp.targets.layers import Norm, PromptRows, WindowRows, prefixed
+from mtp.targets.protocol import Target, TextTarget
+from mtp.targets.qwen import block, block_shapes
+from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.rope import Rope, Rotation, frequencies
+from mtp.targets.weights import Shapes
+from triton_kernels import Packed
 
 
 class QwenMtp:
@@ -28,39 +33,40 @@ class QwenMtp:
     max_depth = MAX_DEPTH
 
     def __init__(self, checkpoint: Checkpoint, target: Target, *, buckets: Buckets, context: int | None = None) -> None:
-        config = TextConfig.read(checkpoint.config)
+        config = QwenConfig.read(checkpoint.config)
         if config.mtp_layers not in (None, 1):
             raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1")
-        self._stored = checkpoint.read(mtp_shapes(config), prefixes=("mtp.",))
-        self.config, self.buckets = config, buckets
+        self.config, self.buckets, self._checkpoint = config, buckets, checkpoint
         self.context = target.limits.context if context is None else context
         self.bind(target)
 
     @torch.inference_mode()
     def bind(self, target: Target) -> None:
         """Its weights and cache go where the target's are; all earlier state is gone."""
-        if not isinstance(target, Qwen35Target) or target.hidden_size != self.config.hidden:
-            raise ValueError(f"this MTP head needs the target it was trained with (hidden size {self.config.hidden})")
+        config = self.config
+        if not isinstance(target, TextTarget) or (target.hidden_size, target.limits.vocab) != (config.hidden, config.vocab):
+            raise ValueError(f"this MTP head needs the target it was trained with (hidden size {config.hidden}, {config.vocab} tokens)")
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
-        self.target, config = target, self.config
-        w = {name.removeprefix("mtp."): tensor.to(target.device, target.dtype) for name, tensor in self._stored.items()}
-        layer, offset = under(w, "layers.0."), config.family.norm_offset
-        self.combine = w["fc.weight"]  # [hidden, 2 * hidden]
-        self.embedding_norm = Norm(w["pre_fc_norm_embedding.weight"], config.eps, offset)
-        self.hidden_norm = Norm(w["pre_fc_norm_hidden.weight"], config.eps, offset)
-        self.norm = Norm(w["norm.weight"], config.eps, offset)
+        self.target = target
+        w = self._checkpoint.read(mtp_shapes(config), prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
+        eps, offset = config.eps, config.dialect.norm_offset
+        self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
+        self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
+        self.hidden_norm = Norm(w.tensor("pre_fc_norm_hidden.weight"), eps, offset)
+        self.norm = Norm(w.tensor("norm.weight"), eps, offset)
         # chained entries run past the last position that is asked for
-        self.attention = Attention(under(layer, "self_attn."), config, target.slots, self.context + MAX_DEPTH)
-        self.block = Block(layer, config, self.attention)
-        self.rope = Rope(config, target.limits.context + MAX_DEPTH, target.device)
+        self.cache = KvCache(config.attention, target.slots, self.context + MAX_DEPTH, target.dtype, target.device)
+        self.attention = Attention(w.under("layers.0.self_attn."), config.attention, self.cache)
+        self.block = block(w.under("layers.0."), config, self.attention)
+        self.rope = Rope(frequencies(config.rope), config.head_size, target.limits.context + MAX_DEPTH, target.device)
 
     @torch.inference_mode()
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
         count = min(len(hidden), self.context - start)
         if count < 1:
             return
-        place = PromptRows(slot, start, self.rope.at(torch.arange(start, start + count, device=ids.device)))
+        place = PromptRows(slot, start, self._rotations(torch.arange(start, start + count, device=ids.device)))
         x = self._enter(ids[1 : 1 + count], hidden[:count])
         self.attention.store(self.block.before_mixer(x).to(x.dtype), place)
 
@@ -68,32 +74,28 @@ class QwenMtp:
     def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
-        slots, bucket = len(kept), len(window.ids)
-        fed = WindowRows(window.positions, window.starts, self.rope.at(window.positions), kept)
+        fed = WindowRows(window.positions, window.starts, self._rotations(window.positions), kept)
         out = self._run(picks, hidden, fed)  # [bucket, hidden]
-        # the chain is a window of its own: one row for each slot that kept something, in slot order
-        active = kept > 0
-        starts = pad(active.cumsum(0, dtype=torch.int32), (1, 0))
-        width = self.buckets.round_up(min(slots, bucket))
-        chained = pad(torch.argsort(~active, stable=True), (0, max(0, width - slots)))[:width]
-        last = (window.starts[:-1] + kept - 1).clamp(min=0)[chained].clamp(max=bucket - 1)
-        out, positions = out[last], window.positions[last]
-        drafts = torch.zeros(width, depth, dtype=torch.int32, device=kept.device)
-        confidence = torch.zeros(width, depth, device=kept.device)
+        chain = chain_after(window, kept, self.buckets)
+        out, positions = out[chain.last], window.positions[chain.last]
+        drafts = torch.zeros(len(out), depth, dtype=torch.int32, device=kept.device)
+        confidence = torch.zeros(len(out), depth, device=kept.device)
         for step in range(depth):
             if step:
                 positions = positions + 1
-                out = self._run(drafts[:, step - 1], out, WindowRows(positions, starts, self.rope.at(positions)))
-            drafts[:, step], confidence[:, step] = self._pick(out)
-        row = starts[:-1].clamp(max=width - 1)  # of each slot that kept something
-        return Drafted(drafts[row], confidence[row], torch.full_like(kept, depth))
+                out = self._run(drafts[:, step - 1], out, WindowRows(positions, chain.starts, self._rotations(positions)))
+            drafts[:, step], confidence[:, step] = best_of(self.target.logits(out), self.target.limits.vocab)
+        return Drafted(drafts[chain.row], confidence[chain.row], torch.full_like(kept, depth))
 
     @torch.inference_mode()
     def clear(self, slot: int) -> None:
-        self.attention.clear(slot)
+        self.cache.clear(slot)
+
+    def _rotations(self, positions: Tensor) -> dict[str, Rotation]:
+        return {FULL: self.rope.at(positions)}
 
     def _enter(self, ids: Tensor, hidden: Tensor) -> Tensor:
-        tokens = self.embedding_norm(embedding(ids, self.target.embedding))
+        tokens = self.embedding_norm(self.target.embed(ids))
         return linear(torch.cat([tokens, self.hidden_norm(hidden)], 1).to(self.combine.dtype), self.combine)
 
     def _run(self, ids: Tensor, hidden: Tensor, place: WindowRows) -> Tensor:
@@ -101,15 +103,8 @@ class QwenMtp:
         x = self._enter(ids, hidden)
         return self.norm(self.block(x, place)).to(x.dtype)
 
-    def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        vocab = self.target.limits.vocab
-        logits = linear(hidden, self.target.head)
-        picks = row_argmax(logits, vocab=vocab)
-        chance = logits[:, :vocab].float().softmax(-1).gather(1, picks.ids[:, None].long())[:, 0]
-        return picks.ids, torch.where(picks.faults, 0.0, chance)
 
-
-def mtp_shapes(config: TextConfig) -> Shapes:
+def mtp_shapes(config: QwenConfig) -> Shapes:
     """Every tensor of the head, by name."""
     own: Shapes = {
         "fc.weight": (config.hidden, 2 * config.hidden),
@@ -117,4 +112,4 @@ def mtp_shapes(config: TextConfig) -> Shapes:
         "pre_fc_norm_hidden.weight": (config.hidden,),
         "norm.weight": (config.hidden,),
     }
-    return prefixed("mtp.", own | prefixed("layers.0.", Block.shapes(config, "self_attn.", Attention.shapes(config))))
+    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL)))

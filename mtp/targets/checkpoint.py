@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+import torch
 
-from mtp.targets.config import TextConfig
+from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
 NAMED = 20  # tensors that one error names at most
+OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
+OTHER_PARTS += ("model.multi_modal_projector.",)
 
 
 class Checkpoint:
@@ -38,50 +39,44 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
-        self._files = self._index(weights)
-
-    def text_config(self) -> TextConfig:
-        """Refuses, in one line, an architecture that is not supported."""
-        try:
-            return TextConfig.read(self.config)
-        except ValueError as error:
-            raise ValueError(f"checkpoint {self.path}: {error}") from error
+        self._stored = self._index(weights)
 
     def holds(self, prefix: str) -> bool:
         """Whether a tensor's name begins so."""
-        return any(name.startswith(prefix) for names in self._files.values() for name in names)
+        return any(name.startswith(prefix) for name in self._stored)
 
-    def read(self, shapes: Mapping[str, tuple[int, ...]], *, prefixes: tuple[str, ...], optional: Iterable[str] = ()) -> dict[str, Tensor]:
-        """Tensors by name, as stored, on the CPU. Every name under the prefixes must be one of `shapes`, with that shape.
+    def read(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        *,
+        prefixes: tuple[str, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        optional: Iterable[str] = (),
+        progress: Progress | None = None,
+    ) -> Weights:
+        """Tensors by name. Every name under the prefixes must be one of `shapes`, with that shape.
 
         A multimodal file's `model.language_model.` counts as `model.`; its other parts are not looked at."""
-        found: dict[str, Tensor] = {}
-        wrong: list[str] = []
-        for file, names in self._files.items():
-            with safe_open(self.path / file, "pt") as opened:
-                for name, stored in names.items():
-                    if name not in shapes:
-                        continue
-                    shape = tuple(opened.get_slice(stored).get_shape())
-                    if shape == shapes[name]:
-                        # into aligned memory of its own: on a CPU a product's last bits depend on its operands' alignment
-                        found[name] = opened.get_tensor(stored).clone()
-                    else:
-                        wrong.append(f"{name} {list(shape)} (expected {list(shapes[name])})")
-        stored_names = {name for names in self._files.values() for name in names}
+        found = {name: self._stored[name] for name in shapes if name in self._stored}
         problems = {
-            "missing": [name for name in shapes if name not in stored_names and name not in set(optional)],
-            "mis-shaped": wrong,
-            "unknown": sorted(name for name in stored_names if name.startswith(prefixes) and name not in shapes),
+            "missing": [name for name in shapes if name not in found and name not in set(optional)],
+            "mis-shaped": [
+                f"{name} {list(one.shape)} (expected {list(shapes[name])})" for name, one in found.items() if one.shape != shapes[name]
+            ],
+            "of another dtype": [
+                f"{name} {one.dtype} (expected {', '.join(STORED_AS)})" for name, one in found.items() if one.dtype not in STORED_AS
+            ],
+            "unknown": sorted(name for name in self._stored if name.startswith(prefixes) and name not in shapes),
         }
         if any(problems.values()):
             raise ValueError(
                 f"checkpoint {self.path}: " + "; ".join(f"{kind} {_listed(names)}" for kind, names in problems.items() if names)
             )
-        return found
+        return Weights(found, dtype=dtype, device=device, progress=progress)
 
-    def _index(self, weights: str | None) -> dict[str, dict[str, str]]:
-        """Per file, our tensor name -> the stored one."""
+    def _index(self, weights: str | None) -> dict[str, Stored]:
+        """By our name for a tensor: where it lies."""
         index = self._json("model.safetensors.index.json")
         if weights is not None:
             files = [weights]
@@ -91,27 +86,23 @@ class Checkpoint:
             files = sorted(set(index.get("weight_map", {}).values()))
         if not files:
             raise ValueError(f"checkpoint {self.path}: no safetensors file")
-        seen: dict[str, str] = {}
+        found: dict[str, Stored] = {}
         doubled: list[str] = []
-        result: dict[str, dict[str, str]] = {}
         for file in files:
             try:
-                with safe_open(self.path / file, "pt") as opened:
-                    stored_names = sorted(opened.keys())
-            except (OSError, SafetensorError) as error:
+                held = stored_in(self.path / file)
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"checkpoint {self.path}: cannot read {file}: {error}") from error
-            names = result.setdefault(file, {})
-            for stored in stored_names:
+            for stored, one in sorted(held.items()):
                 name = our_name(stored)
                 if name is None:
                     continue
-                if name in seen:
-                    doubled.append(f"{name} (in {seen[name]} and {file})")
-                seen[name] = file
-                names[name] = stored
+                if name in found:
+                    doubled.append(f"{name} (in {found[name].file.name} and {file})")
+                found[name] = one
         if doubled:
             raise ValueError(f"checkpoint {self.path}: doubled {_listed(doubled)}")
-        return result
+        return found
 
     def _json(self, name: str) -> dict[str, Any] | None:
         file = self.path / name
@@ -158,7 +149,7 @@ def unite_stop_ids(*sources: int | Iterable[int] | None) -> frozenset[int]:
 
 def our_name(stored: str) -> str | None:
     """None: a part of a multimodal model that is not its language model."""
-    if stored.startswith("model.visual."):
+    if stored.startswith(OTHER_PARTS):
         return None
     return "model." + stored.removeprefix("model.language_model.") if stored.startswith("model.language_model.") else stored
 

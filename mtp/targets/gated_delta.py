@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu, softplus
 
-from mtp.targets.config import TextConfig
-from mtp.targets.layers import Place, PromptRows, Shapes, Weights
+from mtp.targets.layers import Place, PromptRows
+from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.weights import Shapes, Weights
 from triton_kernels.causal_conv import causal_conv_commit, causal_conv_prefill, causal_conv_verify
 from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, gated_delta_verify
 
@@ -15,7 +16,7 @@ from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, 
 class LinearState:
     """Committed state of every slot, and what a verified window of at most `rows` rows leaves for its commit. All fp32."""
 
-    def __init__(self, config: TextConfig, layers: int, slots: int, rows: int, device: torch.device) -> None:
+    def __init__(self, config: QwenConfig, layers: int, slots: int, rows: int, device: torch.device) -> None:
         def table(*shape: int) -> Tensor:
             return torch.zeros(layers, *shape, dtype=torch.float32, device=device)
 
@@ -39,13 +40,14 @@ class LinearState:
 class GatedDelta:
     """A mixer: short convolution over queries, keys and values, gated delta rule, gated norm. index: its layer in `state`."""
 
-    def __init__(self, w: Weights, config: TextConfig, state: LinearState, index: int) -> None:
-        self.project = torch.cat([w[f"in_proj_{part}.weight"] for part in ("qkv", "z", "b", "a")])
-        self.out = w["out_proj.weight"]
-        self.taps = w["conv1d.weight"][:, 0].float().t().contiguous()  # [taps, channels]
-        self.rate = -w["A_log"].float().exp().double()  # [heads]
-        self.bias = w["dt_bias"].double()
-        self.norm_weight = w["norm.weight"].float()  # the one norm of the family that is not an offset
+    def __init__(self, w: Weights, config: QwenConfig, state: LinearState, index: int) -> None:
+        self.project = w.stacked(*(f"in_proj_{part}.weight" for part in ("qkv", "z", "b", "a")))
+        self.out = w.tensor("out_proj.weight")
+        self.taps = w.tensor("conv1d.weight")[:, 0].float().t().contiguous()  # [taps, channels]
+        # its gates' parameters are small and sensitive: as stored, not rounded to the model's dtype
+        self.rate = -w.tensor("A_log", torch.float32).exp().double()  # [heads]
+        self.bias = w.tensor("dt_bias", torch.float32).double()
+        self.norm_weight = w.tensor("norm.weight").float()  # the one norm of the family that is not an offset
         self.eps = config.eps
         self.key_heads, self.key_size = config.linear_key_heads, config.linear_key_size
         self.heads, self.value_size = config.linear_value_heads, config.linear_value_size
@@ -53,7 +55,7 @@ class GatedDelta:
         self.state, self.index = state, index
 
     @staticmethod
-    def shapes(config: TextConfig) -> Shapes:
+    def shapes(config: QwenConfig) -> Shapes:
         hidden, heads, channels = config.hidden, config.linear_value_heads, config.linear_channels
         inner = heads * config.linear_value_size
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -52,5 +52,32 @@ class Target(Protocol):
         ...
 
     def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
-        """Keys and values [slots, kv heads, context, head size] of the last layer of that type, for drafters that read them."""
+        """Keys and values [slots, kv heads, capacity, head size] of the last layer of that type that has its own, for drafters
+        that read them: the caches themselves, capacity >= context and whole blocks of `window_attention`. Rows from a slot's
+        committed length on may hold anything."""
         ...
+
+
+@runtime_checkable
+class TextTarget(Target, Protocol):
+    """A target that shares its embedding and head with a drafter."""
+
+    head: Tensor  # [logit_width, hidden]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """[rows] ids -> [rows, hidden], as its first layer reads them."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, hidden] after a last norm -> [rows, logit_width]."""
+        ...
+
+
+class SlotState(Protocol):
+    """Recurrent state of the slots, and what a verified window leaves for its commit."""
+
+    def commit(self, starts: Tensor, kept: Tensor) -> None:
+        """starts [slots + 1], kept [slots] int32: the first kept rows of each group of the window become state."""
+        ...
+
+    def clear(self, slot: int) -> None: ...

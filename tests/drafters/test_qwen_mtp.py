@@ -20,56 +20,40 @@ from mtp.drafters.protocol import Drafted
 from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
-from tests.checkpoints import ODD, DenseWithMtp, rewrite, write_qwen3, write_qwen3_5
+from tests.checkpoints import (
+    LLAMA3_ROPE,
+    NINE_HEADS,
+    ODD,
+    DenseWithMtp,
+    LlamaWithMtp,
+    Qwen2WithMtp,
+    rewrite,
+    write_llama,
+    write_qwen2,
+    write_qwen3,
+    write_qwen3_5,
+)
+from tests.student import DEPTH, SLOTS
+from tests.student import Student as AnyStudent
 from tests.teacher import Teacher, ints
 
-SLOTS, DEPTH, TOLERANCE = 6, 7, 1e-3  # slots: more than are used, and not a row count that buckets know
+TOLERANCE = 1e-3
 FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, Qwen3_5ForCausalLM, {}),
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
+    "llama": (write_llama, LlamaWithMtp, NINE_HEADS | {"rope_parameters": LLAMA3_ROPE}),
+    "qwen2": (write_qwen2, Qwen2WithMtp, {}),
     "dense_tied": (write_qwen3, DenseWithMtp, {"tie_word_embeddings": True}),
 }
+DENSE_NAMES = ["qwen3", "qwen2", "llama"]
 
 
-def kept_in(slot: int, count: int, slots: int = SLOTS) -> Tensor:
-    return ints([count if s == slot else 0 for s in range(slots)])
-
-
-class Student(Teacher):
-    """A teacher with a drafter: picks are the text's own tokens, whatever the target says."""
-
+class Student(AnyStudent):
     def __init__(
         self, folder: Path, texts: dict[int, Tensor], *, slots: int = SLOTS, dtype: torch.dtype = torch.float32, **options: Any
     ) -> None:
-        super().__init__(load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots)
-        self.drafter = load_qwen_mtp(folder, self.target, buckets=self.buckets, **options)
-
-    def begin(self, slot: int, count: int, chunk: int = 1_000) -> None:
-        """A prompt of which every entry but the last one is fed: that one is the first window's."""
-        self.drafter.clear(slot)
-        _, hidden = self.prefill(slot, count, chunk)
-        for start in range(0, count - 1, chunk):
-            stop = min(start + chunk, count - 1)
-            self.drafter.prefill(slot, self.texts[slot][start : stop + 1].int(), hidden[start:stop], start)
-        self.lengths[slot] = count - 1
-        window = self.pack({slot: 1})
-        rows = torch.zeros(len(window.ids), hidden.shape[1], dtype=hidden.dtype)
-        rows[0] = hidden[-1]
-        self.drafter.advance(window, kept_in(slot, 1, self.slots), self.picks(window), rows, 1)
-        self.lengths[slot] = count
-
-    def draft(self, rows: dict[int, int], kept: dict[int, int], depth: int = DEPTH) -> Drafted:
-        window = self.pack(rows)
-        _, hidden = self.target.verify(window)
-        picks = self.picks(window)
-        counts = self.commit(window, kept)
-        return self.drafter.advance(window, counts, picks, hidden, depth)
-
-    def picks(self, window: Any) -> Tensor:
-        places = list(zip(window.slots.tolist(), window.positions.tolist(), strict=True))[: int(window.starts[-1])]
-        after = [int(self.texts[slot][position + 1]) for slot, position in places]
-        after += [0] * (len(window.ids) - len(after))
-        return ints(after)
+        super().__init__(load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots=slots)
+        self.drafter: QwenMtp = load_qwen_mtp(folder, self.target, buckets=self.buckets, **options)
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -157,28 +141,28 @@ def test_p07_a_reused_slot_drafts_like_a_fresh_one(models: tuple[Path, Any, MtpM
 
 def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
     student = Student(models[0], texts)
-    caches = [student.drafter.attention.keys, student.drafter.attention.values]
+    caches = [student.drafter.cache.keys, student.drafter.cache.values]
     student.begin(0, 40)
     before = [cache[0, :, :40].clone() for cache in caches]
     window = student.pack({0: 4})
     _, hidden = student.target.verify(window)
-    student.drafter.advance(window, kept_in(0, 0), student.picks(window), hidden, DEPTH)
+    student.drafter.advance(window, student.kept_in(0, 0), student.picks(window), hidden, DEPTH)
     assert all(torch.equal(cache[0, :, :40], old) for cache, old in zip(caches, before, strict=True))
     assert not any(cache[0, :, 40 + DEPTH :].any() for cache in caches)
-    full = student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, DEPTH)
+    full = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, DEPTH)
     for depth in (0, 1, 3):
-        drafted = student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, depth)
+        drafted = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, depth)
         assert drafted.tokens.shape == (SLOTS, depth)
         assert torch.equal(drafted.tokens[0], full.tokens[0, :depth])
         assert int(drafted.counts[0]) == depth
     with pytest.raises(ValueError, match="depth is 8, expected 0 to 7"):
-        student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, 8)
+        student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, 8)
 
 
 def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
     """Entries for positions below it, provisional ones within the depth, and a prompt that is longer than it."""
     student = Student(models[0], texts, context=50)
-    keys = student.drafter.attention.keys
+    keys = student.drafter.cache.keys
     student.begin(0, 49)
     agrees(models, student, student.draft({0: 4}, {0: 1}, 1), 0)  # position 49, the last; rows 50..52 are not kept
     assert keys[0, :, 49].any()
@@ -188,9 +172,12 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tupl
     assert not keys[1, :, 50:].any()
 
 
-def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("write", "reference"), [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)], ids=DENSE_NAMES
+)
+def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any):
     """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
-    model = DenseWithMtp.from_pretrained(write_qwen3(tmp_path, vocab_size=12, seed=0)).eval()
+    model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
     prompt, new = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]]), 48
     forwards = []
     model.register_forward_pre_hook(lambda *_: forwards.append(1))

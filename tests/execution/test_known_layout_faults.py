@@ -150,7 +150,7 @@ def reallocating(engine, at, *, epoch):
     def window(groups, depth):
         made.append(None)
         if len(made) == at:
-            for layer in engine.executor.target.attention:
+            for layer in engine.executor.target.caches:
                 layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
         work = make(groups, depth)
         work.epoch += int(epoch and len(made) >= at)

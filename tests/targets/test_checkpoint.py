@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from mtp.targets import load_target
 from mtp.targets.checkpoint import Checkpoint, unite_stop_ids
-from mtp.targets.qwen3_5 import Qwen35Target
-from tests.checkpoints import rewrite, write_qwen3, write_qwen3_5
+from mtp.targets.decoder import DecoderTarget
+from tests.checkpoints import LLAMA3_ROPE, rewrite, write_qwen3, write_qwen3_5
 from tests.teacher import Teacher
 
 
@@ -29,7 +29,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "copy"))
 
 
-def load(folder: Path, **options: Any) -> Qwen35Target:
+def load(folder: Path, **options: Any) -> DecoderTarget:
     return load_target(folder, **({"slots": 2, "context": 128, "dtype": torch.float32} | options))
 
 
@@ -50,7 +50,7 @@ def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda tensors: {new if name == old else name: tensor for name, tensor in tensors.items()}
 
 
-def some_logits(target: Qwen35Target) -> torch.Tensor:
+def some_logits(target: DecoderTarget) -> torch.Tensor:
     return Teacher(target, {0: torch.arange(3, 40)}, 2).prefill(0, 30)[0]
 
 
@@ -72,11 +72,14 @@ def test_a_broken_file_is_named(folder: Path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model_type": "llama"}, "model_type is 'llama', supported: qwen3, qwen3_5, qwen3_5_text"),
+        ({"model_type": "phi3"}, "model_type is 'phi3', supported: llama, qwen2, qwen3, qwen3_5"),
         ({"model_type": "qwen3_5_moe_text"}, "model_type is 'qwen3_5_moe_text'"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type is 'yarn'"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": None}}, "factor is None, expected a positive number (rope_type linear)"),
+        ({"rope_parameters": LLAMA3_ROPE | {"high_freq_factor": 1.0}}, "high_freq_factor is 1.0, expected more than low_freq_factor (1.0)"),
+        ({"mlp_bias": True}, "mlp_bias is True, supported: False"),
         ({"layer_types": ["full_attention"] * 3}, "layer_types is"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types is"),
         ({"hidden_size": None}, "hidden_size is None"),
@@ -201,7 +204,7 @@ def test_m01_iv_norms_are_an_offset_from_one_whatever_their_values(folder: Path,
 
     rewrite(folder, change)
     target = load(folder)
-    norms = [target.norm, target.blocks[0].before_mixer, target.blocks[0].before_mlp, target.attention[0].norm]
+    norms = [target.norm, target.blocks[0].before_mixer, target.blocks[0].before_mlp, target.blocks[3].mixer.norm]
     assert all(torch.equal(norm.weight, torch.full_like(norm.weight, 1 + raw)) for norm in norms)
     gated = target.blocks[0].mixer.norm_weight  # type: ignore[attr-defined]
     assert torch.equal(gated, torch.full_like(gated, raw))  # the gated-delta layers' own norm is the exception

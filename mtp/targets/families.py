@@ -1,0 +1,43 @@
+"""Which code serves a checkpoint, by its config's model_type. A family is an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.config import TextConfig
+from mtp.targets.decoder import DecoderTarget
+from mtp.targets.gemma import GemmaTarget
+from mtp.targets.gemma_config import MODEL_TYPES as GEMMA_TYPES
+from mtp.targets.gemma_config import GemmaConfig
+from mtp.targets.qwen import QwenTarget
+from mtp.targets.qwen_config import MODEL_TYPES as QWEN_TYPES
+from mtp.targets.qwen_config import QwenConfig
+
+
+class Family(NamedTuple):
+    read: Callable[[Mapping[str, Any]], TextConfig]  # config.json's text part -> its settings; ValueError, one line
+    target: type[DecoderTarget]
+
+
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(QWEN_TYPES, Family(QwenConfig.read, QwenTarget)),
+    **dict.fromkeys(GEMMA_TYPES, Family(GemmaConfig.read, GemmaTarget)),
+}
+
+
+def family_of(checkpoint: Checkpoint) -> Family:
+    kind = checkpoint.config.get("model_type")
+    if kind not in FAMILIES:
+        raise ValueError(f"checkpoint {checkpoint.path}: model_type is {kind!r}, supported: {', '.join(sorted(FAMILIES))}")
+    return FAMILIES[kind]
+
+
+def text_config(checkpoint: Checkpoint) -> TextConfig:
+    """Refuses, in one line, an architecture that is not supported."""
+    family = family_of(checkpoint)
+    try:
+        return family.read(checkpoint.config)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error

@@ -1,0 +1,66 @@
+"""The Qwen text models (dense, and hybrids with gated-delta layers) and Llama, as a `Target`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mtp.targets.attention import Attention, KvCache
+from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.config import FULL, LINEAR
+from mtp.targets.decoder import DecoderTarget
+from mtp.targets.gated_delta import GatedDelta, LinearState
+from mtp.targets.layers import Block, Mixer, Mlp, Norm, prefixed
+from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.rope import Rope, frequencies
+from mtp.targets.weights import Shapes, Weights
+
+
+class QwenTarget(DecoderTarget):
+    @staticmethod
+    def weights(checkpoint: Checkpoint, config: QwenConfig, **options: Any) -> Weights:
+        optional = ["lm_head.weight"] if config.tied else []
+        return checkpoint.read(model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options)
+
+    def build(self, config: QwenConfig, w: Weights) -> None:
+        self.embedding = w.tensor("model.embed_tokens.weight")
+        self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
+        self.ropes[FULL] = Rope(frequencies(config.rope), config.head_size, self.limits.context, self.device)
+        linear_layers = config.layer_types.count(LINEAR)
+        self.state = LinearState(config, linear_layers, self.slots, self.rows, self.device)
+        self.states = [self.state] if linear_layers else []
+        blocks: list[Block] = []
+        for i, kind in enumerate(config.layer_types):
+            here = w.under(f"model.layers.{i}.")
+            mixer: Mixer
+            if kind == FULL:
+                self.caches.append(KvCache(config.attention, self.slots, self.limits.context, self.dtype, self.device))
+                mixer = Attention(here.under("self_attn."), config.attention, self.caches[-1])
+            else:
+                mixer = GatedDelta(here.under("linear_attn."), config, self.state, len(blocks) - len(self.caches))
+            blocks.append(block(here, config, mixer))
+        self.blocks = blocks
+        self.norm = Norm(w.tensor("model.norm.weight"), config.eps, config.dialect.norm_offset)
+
+
+def block(w: Weights, config: QwenConfig, mixer: Mixer) -> Block:
+    return Block(w, mixer, Mlp(w.under("mlp.")), config.eps, config.dialect.norm_offset)
+
+
+def block_shapes(config: QwenConfig, layer_type: str) -> Shapes:
+    """Every tensor of a layer, by name."""
+    shapes = Block.shapes(config.hidden) | prefixed("mlp.", Mlp.shapes(config.hidden, config.intermediate))
+    if layer_type == FULL:
+        return shapes | prefixed("self_attn.", Attention.shapes(config.attention))
+    return shapes | prefixed("linear_attn.", GatedDelta.shapes(config))
+
+
+def model_shapes(config: QwenConfig) -> Shapes:
+    """Every tensor of the target, by name."""
+    shapes: Shapes = {
+        "model.embed_tokens.weight": (config.vocab, config.hidden),
+        "model.norm.weight": (config.hidden,),
+        "lm_head.weight": (config.vocab, config.hidden),
+    }
+    for i, kind in enumerate(config.layer_types):
+        shapes |= prefixed(f"model.layers.{i}.", block_shapes(config, kind))
+    return shapes

@@ -1,0 +1,129 @@
+"""Tensors of a checkpoint, memory-mapped: what is asked for is converted straight into its own place."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64, "I32": torch.int32}
+PIECE = 1 << 24  # bytes of a file that are in memory at a time
+
+Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
+Shapes = dict[str, tuple[int, ...]]
+
+
+class Stored(NamedTuple):
+    """Where a tensor lies."""
+
+    file: Path
+    dtype: str  # as safetensors writes it
+    shape: tuple[int, ...]
+    offset: int  # in the file
+    size: int  # bytes
+
+
+def stored_in(file: Path) -> dict[str, Stored]:
+    """The header of a safetensors file (its own format page: a length of 8 bytes, JSON, then the data). ValueError where it is broken."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if not 2 <= length <= size - 8:
+            raise ValueError(f"its header of {length} bytes does not fit a file of {size}")
+        header = json.loads(opened.read(length))
+    header.pop("__metadata__", None)
+    found = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        if not 0 <= first <= last <= size - 8 - length:
+            raise ValueError(f"{name} lies at {first}..{last} of {size - 8 - length} bytes of data")
+        found[name] = Stored(file, entry["dtype"], tuple(entry["shape"]), 8 + length + first, last - first)
+    return found
+
+
+class Weights:
+    """Checked tensors by name, below a prefix. Every tensor it gives has aligned memory of its own: on a CPU a product's last
+    bits depend on its operands' alignment.
+
+    dtype, device: of what it gives. At most PIECE bytes of a file are in memory besides.
+    """
+
+    def __init__(self, stored: Mapping[str, Stored], *, dtype: torch.dtype, device: torch.device, progress: Progress | None = None) -> None:
+        self.dtype, self.device = dtype, device
+        self._files = _Files(sum(one.size for one in stored.values()), progress)
+        self._stored, self._prefix = stored, ""
+
+    def under(self, prefix: str) -> Weights:
+        below = object.__new__(Weights)
+        below.__dict__ |= self.__dict__ | {"_prefix": self._prefix + prefix}
+        return below
+
+    def __contains__(self, name: str) -> bool:
+        return self._prefix + name in self._stored
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._stored[self._prefix + name].shape
+
+    def tensor(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
+        """dtype: another than the model's, for what must not be rounded to it."""
+        out = torch.empty(self.shape(name), dtype=dtype or self.dtype, device=self.device)
+        self.fill(out, name)
+        return out
+
+    def stacked(self, *names: str) -> Tensor:
+        """One below another: a fused projection."""
+        shapes = [self.shape(name) for name in names]
+        out = torch.empty(sum(shape[0] for shape in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device)
+        for part, name in zip(out.split([shape[0] for shape in shapes]), names, strict=True):
+            self.fill(part, name)
+        return out
+
+    def fill(self, out: Tensor, name: str, view: Callable[[Tensor], Tensor] = lambda whole: whole) -> None:
+        """out: of the shape of view(the stored tensor)."""
+        one = self._stored[self._prefix + name]
+        source = view(self._files.view(one))
+        whole = max(1, math.prod(one.shape)) // max(1, len(source))  # elements of the file that a line of the view spans
+        lines = max(1, PIECE // max(1, whole * source.element_size()))
+        if source.ndim == 0:
+            out.copy_(source)
+        for some in range(0, len(source) if source.ndim else 0, lines):
+            out[some : some + lines].copy_(source[some : some + lines])
+            self._files.forget(one)
+        self._files.read(one)
+
+
+class _Files:
+    """Open mappings, and how much of them has been read."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._maps: dict[Path, mmap.mmap] = {}
+        self._total, self._progress = total, progress
+        self._seen: set[Stored] = set()
+        self._done = 0
+
+    def view(self, one: Stored) -> Tensor:
+        if not one.size:
+            return torch.empty(one.shape, dtype=STORED_AS[one.dtype])
+        if one.file not in self._maps:
+            with one.file.open("rb") as opened:
+                self._maps[one.file] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
+        mapped = self._maps[one.file]
+        flat = torch.frombuffer(mapped, dtype=STORED_AS[one.dtype], count=math.prod(one.shape), offset=one.offset)
+        return flat.view(one.shape)
+
+    def forget(self, one: Stored) -> None:
+        """The pages are the file's; without them in memory nothing is held twice."""
+        if one.size and hasattr(mmap, "MADV_DONTNEED"):
+            self._maps[one.file].madvise(mmap.MADV_DONTNEED)
+
+    def read(self, one: Stored) -> None:
+        if self._progress is not None and one not in self._seen:
+            self._seen.add(one)
+            self._done += one.size
+            self._progress(self._done, self._total)
