@@ -54,11 +54,7 @@ def head_figures(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dic
         labels = model.logits(read.hidden).argmax(-1)
         picks = [step.picks for step in head.chain(model, rows, read, DEPTH)]
         taught.append(torch.stack([pick == labels[:, 1 + i : 1 + i + pick.shape[1]] for i, pick in enumerate(picks)], -1))
-    right = []
-    for rows in own.split(16):
-        drafts = [step.picks for step in head.chain(model, rows[:, :-1], model.read(rows[:, :-1]), DEPTH, own=True)]
-        right.append(torch.stack([pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1))
-    accepted = torch.cat(right)[:, PROMPT - 1 :].int().cumprod(-1)  # [texts, anchors, depth], anchors in the text's new part
+    accepted = accepted_of(model, head, own)
     first = accepted[..., 0].bool()
     novel = torch.tensor([new_grams(row, 4) for row in own.tolist()])[:, PROMPT + 1 : PROMPT + 1 + first.shape[1]]
     return {
@@ -68,6 +64,16 @@ def head_figures(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dic
         "own_novel_share": float(novel.float().mean()),
         "mean_acceptance_length": walk(accepted.sum(-1)),
     }
+
+
+@torch.no_grad()
+def accepted_of(model: Target, head: Drafter, own: Tensor) -> Tensor:
+    """[texts, anchors, DEPTH] 0 or 1: whether drafts 1.. of an anchor of the text's new part are all right. own: [texts, tokens]."""
+    right = []
+    for rows in own.split(16):
+        drafts = [step.picks for step in head.chain(model, rows[:, :-1], model.read(rows[:, :-1]), DEPTH, own=True)]
+        right.append(torch.stack([pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1))
+    return torch.cat(right)[:, PROMPT - 1 :].int().cumprod(-1)
 
 
 def conditional(accepted: Tensor) -> list[float]:

@@ -27,6 +27,8 @@ EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"
 MODEL = "experiments/models/tiny_qwen"
 ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
+    "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
+    "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
     "workload=file": [f"workload.path={PROJECT}/experiments/prompts/code.jsonl"],
     "policy=hindsight": ["workload=synthetic"],
     "policy=oracle_p": ["workload=synthetic"],
