@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from experiments.training.generate import continue_greedy
-from experiments.training.trainable import Drafter, Target
+from experiments.training.trainable import Drafter, Frozen, Read, Target
 
 DEPTH = 3  # chained steps the head is trained on
 FADE = 0.8  # weight of each step relative to the one before
@@ -42,13 +42,19 @@ def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
 
 
 def distance(model: Target, drafter: Drafter, ids: Tensor) -> Tensor:
-    """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
-    fading weights."""
+    """`chained` with the target's rows of a text. ids: [batch, tokens]."""
     with torch.no_grad():
         read = model.read(ids)
-        chances = model.logits(read.hidden).float().softmax(-1)
+    return chained(model, drafter, ids, read)
+
+
+def chained(target: Frozen, drafter: Drafter, ids: Tensor, read: Read) -> Tensor:
+    """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
+    fading weights. ids: [batch, tokens]; read: of these tokens."""
+    with torch.no_grad():
+        chances = target.logits(read.hidden).float().softmax(-1)
     total = torch.zeros(())
-    for i, step in enumerate(drafter.chain(model, ids, read, DEPTH)):
+    for i, step in enumerate(drafter.chain(target, ids, read, DEPTH)):
         after = slice(1 + i, 1 + i + step.hidden.shape[1])
         wanted = chances[:, after]
         far = -(wanted * step.logits.float().log_softmax(-1)).sum(-1).mean()
