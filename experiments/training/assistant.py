@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, smooth_l1_loss
+from torch.nn.functional import cross_entropy, linear, one_hot, smooth_l1_loss
 from transformers import Gemma4AssistantConfig, Gemma4AssistantForCausalLM
 
 from experiments.training.gemma_norm import quicken
@@ -74,11 +74,21 @@ class Assistant(Drafter):
             use_cache=False,
             logits_to_keep=torch.zeros(()),  # a tensor keeps every row
         ).last_hidden_state
-        hidden = net.post_projection(row)
+        hidden, logits = net.post_projection(row), net.lm_head(row)
         if net.masked_embedding is None:
-            return Drafted(hidden, net.lm_head(row))
+            return Drafted(hidden, logits)
         clusters = net.masked_embedding.centroids(row)
-        return Drafted(hidden, net.lm_head(row) if self.training else net.masked_embedding(row, net.lm_head.weight), clusters)
+        if not self.training:
+            chosen = clusters.topk(net.config.centroid_intermediate_top_k).indices
+            seen = torch.zeros_like(clusters, dtype=torch.bool).scatter(-1, chosen, True)
+            logits = logits.masked_fill(~seen[..., self._clusters()], -torch.inf)
+        return Drafted(hidden, logits, clusters)
+
+    def _clusters(self) -> Tensor:
+        """[vocabulary] int64: the cluster of each token."""
+        assert self.net.masked_embedding is not None
+        order = self.net.masked_embedding.token_ordering
+        return order.argsort() // (len(order) // self.net.config.num_centroids)
 
     def _masks(self, anchors: int) -> dict[str, Tensor]:
         """[1, 1, anchors, keys] bool. A sliding layer sees the last window + 1 keys: transformers' mask is inclusive here."""
@@ -90,10 +100,8 @@ class Assistant(Drafter):
         """Smooth L1 to the target's rows in units of their RMS; cross-entropy of the clusters to what the target gives their tokens."""
         scale = hidden.float().pow(2).mean().sqrt()
         loss = HIDDEN * smooth_l1_loss(step.hidden.float() / scale, hidden.float() / scale)
-        if step.clusters is not None and (ordered := self.net.masked_embedding) is not None:
-            clusters = step.clusters.shape[-1]
-            members = torch.eye(clusters).repeat_interleave(len(ordered.token_ordering) // clusters, 0)  # [tokens as ordered, clusters]
-            mass = wanted @ torch.empty_like(members).index_copy(0, ordered.token_ordering, members)
+        if step.clusters is not None:
+            mass = wanted @ one_hot(self._clusters(), step.clusters.shape[-1]).to(wanted.dtype)
             loss = loss + CLUSTERS * cross_entropy(step.clusters.float().flatten(0, -2), mass.flatten(0, -2))
         return loss
 
