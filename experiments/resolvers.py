@@ -1,4 +1,4 @@
-"""What configs may refer to: ${shipped:NAME}, ${prompts:NAME}, ${run_id:}, ${folder_name:TEXT,OTHERWISE}."""
+"""What configs may refer to: ${shipped:NAME}, ${weights:NAME}, ${prompts:NAME}, ${run_id:}, ${folder_name:TEXT,OTHERWISE}."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from omegaconf import OmegaConf
 
 from experiments.results import PROJECT
+from experiments.weights.place import folder_of
 
 
 @cache
@@ -25,6 +26,7 @@ def folder_name(text: str | None, otherwise: str) -> str:
 def register() -> None:
     """Idempotent."""
     OmegaConf.register_new_resolver("shipped", lambda name: str(PROJECT / "experiments" / "models" / name), replace=True)
+    OmegaConf.register_new_resolver("weights", lambda name: str(folder_of(name)), replace=True)
     OmegaConf.register_new_resolver("prompts", lambda name: str(PROJECT / "experiments" / "prompts" / f"{name}.jsonl"), replace=True)
     OmegaConf.register_new_resolver("run_id", run_id, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

@@ -94,7 +94,7 @@ def write_assistant(folder: Path, target: Path, *, seed: int = 0, ordered: bool 
         "attention_k_eq_v": full.num_key_value_heads != sliding.num_key_value_heads,
         "num_global_key_value_heads": full.num_key_value_heads,
     }
-    centroids = next(n for n in range(16, 400) if theirs.vocab_size % n == 0)
+    centroids = next(n for n in range(6, theirs.vocab_size + 1) if theirs.vocab_size % n == 0)
     config = Gemma4AssistantConfig(
         text_config=Gemma4TextConfig(**(settings | text)),
         backbone_hidden_size=theirs.hidden_size,

@@ -11,6 +11,7 @@ from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp
+from mtp.drafters.sidecar import check_target_of, draft_vocab_of
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.families import text_config
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
-    """The MTP head of a Qwen checkpoint folder, bound to the target loaded from it. See `QwenMtp`.
+    """The MTP head of a checkpoint folder, or of a sidecar trained for its target, bound to that target. See `QwenMtp`.
 
     weights: another head for this target, a file in the folder; None: the checkpoint's own."""
     return QwenMtp(Checkpoint(path, weights), target, buckets=buckets, context=context)
@@ -47,6 +48,8 @@ def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None 
             f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and {config.vocab} tokens, "
             f"but {target.path} has {targets.hidden} and {targets.vocab}: expected the target it was trained with"
         )
+    draft_vocab_of(checkpoint)
+    check_target_of(checkpoint, target)
 
 
 def load_gemma_assistant(path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None) -> GemmaAssistant:

@@ -8,6 +8,7 @@ from torch.nn.functional import linear
 
 from mtp.drafters.chain import best_of, chain_after
 from mtp.drafters.protocol import Drafted
+from mtp.drafters.sidecar import draft_vocab_of
 from mtp.execution.buckets import Buckets
 from mtp.execution.protocol import MAX_DEPTH
 from mtp.targets.attention import Attention, KvCache
@@ -25,7 +26,8 @@ from triton_kernels import Packed
 class QwenMtp:
     """See `Drafter`. Entry i of a slot pairs the target's hidden row i (after its last norm) with token i + 1.
 
-    Embedding and head are the target's. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
+    Embedding and head are the target's; of the head only the rows of a sidecar's `draft_vocab`, where it has one: then drafts are
+    of these tokens, and confidence is over them. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
     depend on company either. context: its own limit, None = the target's. Refuses, in one line, a checkpoint without these
     tensors, with more of them, or with other shapes.
     """
@@ -37,6 +39,7 @@ class QwenMtp:
         if config.mtp_layers not in (None, 1):
             raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1")
         self.config, self.buckets, self._checkpoint = config, buckets, checkpoint
+        self._vocab = draft_vocab_of(checkpoint)
         self.context = target.limits.context if context is None else context
         self.bind(target)
 
@@ -49,7 +52,10 @@ class QwenMtp:
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
         self.target = target
-        w = self._checkpoint.read(mtp_shapes(config), prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
+        self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
+        self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
+        shapes = mtp_shapes(config, fused=self._checkpoint.holds("mtp.layers.0.mlp.experts.gate_up_proj"))
+        w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
@@ -84,7 +90,7 @@ class QwenMtp:
             if step:
                 positions = positions + 1
                 out = self._run(drafts[:, step - 1], out, WindowRows(positions, chain.starts, self._rotations(positions)))
-            drafts[:, step], confidence[:, step] = best_of(self.target.logits(out), self.target.limits.vocab)
+            drafts[:, step], confidence[:, step] = self._pick(out)
         return Drafted(drafts[chain.row], confidence[chain.row], torch.full_like(kept, depth))
 
     @torch.inference_mode()
@@ -103,8 +109,14 @@ class QwenMtp:
         x = self._enter(ids, hidden)
         return self.norm(self.block(x, place)).to(x.dtype)
 
+    def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        if self.head is None or self.draft_vocab is None:
+            return best_of(self.target.logits(hidden), self.target.limits.vocab)
+        ids, chance = best_of(linear(hidden, self.head), len(self.head))
+        return self.draft_vocab[ids.long()], chance
 
-def mtp_shapes(config: QwenConfig) -> Shapes:
+
+def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
     """Every tensor of the head, by name."""
     own: Shapes = {
         "fc.weight": (config.hidden, 2 * config.hidden),
@@ -112,4 +124,4 @@ def mtp_shapes(config: QwenConfig) -> Shapes:
         "pre_fc_norm_hidden.weight": (config.hidden,),
         "norm.weight": (config.hidden,),
     }
-    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL)))
+    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL, fused)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
+MIB = 1 << 20
 NAMED = 20  # tensors that one error names at most
 OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
 OTHER_PARTS += ("model.multi_modal_projector.",)
@@ -39,11 +41,24 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
+        self.highest_token = self._highest_token()
         self._stored = self._index(weights)
 
     def holds(self, prefix: str) -> bool:
         """Whether a tensor's name begins so."""
         return any(name.startswith(prefix) for name in self._stored)
+
+    def fingerprint(self, name: str) -> str:
+        """A hash of a tensor's dtype, shape, first and last MiB: whether two checkpoints are of one model. ValueError without it."""
+        if name not in self._stored:
+            raise ValueError(f"checkpoint {self.path}: missing {name}")
+        one = self._stored[name]
+        found = hashlib.sha256(f"{one.dtype} {list(one.shape)}".encode())
+        with one.file.open("rb") as opened:
+            for begin in (one.offset, max(one.offset, one.offset + one.size - MIB)):
+                opened.seek(begin)
+                found.update(opened.read(min(MIB, one.size)))
+        return found.hexdigest()
 
     def read(
         self,
@@ -115,6 +130,16 @@ class Checkpoint:
         if not isinstance(value, dict):
             raise ValueError(f"checkpoint {self.path}: {name} holds no object")
         return value
+
+    def _highest_token(self) -> int | None:
+        """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
+        model may share its tokenizer with one that also sees images."""
+        tokenizer = self._json("tokenizer.json") or {}
+        vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
+        plain = [int(added["id"]) for added in tokenizer.get("added_tokens") or [] if not added.get("special")]
+        # byte-level and WordPiece tables go from a text to its id; Unigram's is a list
+        ids = [*(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))), *plain]
+        return max(ids, default=None)
 
     def _tokenizer_stop(self) -> int | None:
         """The id of the tokenizer's own end token."""

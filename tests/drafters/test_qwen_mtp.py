@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Qwen3_5ForCausalLM
+from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
@@ -32,6 +32,7 @@ from tests.checkpoints import (
     write_qwen2,
     write_qwen3,
     write_qwen3_5,
+    write_qwen3_5_moe,
 )
 from tests.student import DEPTH, SLOTS
 from tests.student import Student as AnyStudent
@@ -41,6 +42,7 @@ TOLERANCE = 1e-3
 FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, Qwen3_5ForCausalLM, {}),
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
+    "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
     "llama": (write_llama, LlamaWithMtp, NINE_HEADS | {"rope_parameters": LLAMA3_ROPE}),
     "qwen2": (write_qwen2, Qwen2WithMtp, {}),
     "dense_tied": (write_qwen3, DenseWithMtp, {"tie_word_embeddings": True}),

@@ -20,13 +20,25 @@ from transformers import (
     PreTrainedModel,
     Qwen2ForCausalLM,
     Qwen3_5ForCausalLM,
+    Qwen3_5MoeForCausalLM,
     Qwen3ForCausalLM,
 )
 
 from mtp.targets import load_target
 from mtp.targets.protocol import Target
 from tests import gemma_checkpoints as gemma
-from tests.checkpoints import LINEAR_ROPE, LLAMA3_ROPE, NINE_HEADS, ODD, ONE_HEAD, write_llama, write_qwen2, write_qwen3, write_qwen3_5
+from tests.checkpoints import (
+    LINEAR_ROPE,
+    LLAMA3_ROPE,
+    NINE_HEADS,
+    ODD,
+    ONE_HEAD,
+    write_llama,
+    write_qwen2,
+    write_qwen3,
+    write_qwen3_5,
+    write_qwen3_5_moe,
+)
 from tests.teacher import Teacher
 
 TOLERANCE = 1e-3
@@ -36,6 +48,7 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
     "one_head_tied": (write_qwen3_5, Qwen3_5ForCausalLM, ONE_HEAD),
     "sharded": (write_qwen3_5, Qwen3_5ForCausalLM, {"max_shard_size": "200KB", "num_hidden_layers": 5}),
+    "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
     "llama": (write_llama, LlamaForCausalLM, {"mtp": False, **NINE_HEADS, "rope_parameters": LLAMA3_ROPE}),
     "llama_linear": (write_llama, LlamaForCausalLM, {"mtp": False, "rope_parameters": LINEAR_ROPE}),
     "qwen2": (write_qwen2, Qwen2ForCausalLM, {"mtp": False}),

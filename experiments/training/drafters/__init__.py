@@ -1,0 +1,1 @@
+"""Training of a drafter for a frozen target: its texts and hidden rows are collected, a head is fitted to them, a sidecar written."""

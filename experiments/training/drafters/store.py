@@ -1,0 +1,75 @@
+"""Rows of collected text on disk: memory-mapped; what is written counts once it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TYPES = {torch.bfloat16: np.dtype(np.int16), torch.int32: np.dtype(np.int32)}  # numpy has no bf16: its bits
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a row besides its tensors. number: of its prompt; begin: its first token that the target wrote, given text:
+    its length."""
+
+    number: int
+    kind: str
+    held_out: bool
+    begin: int
+
+
+class Store:
+    """tokens [rows, length] int32; hidden [rows, length - 1, hidden] bf16, the target's rows after its last norm.
+
+    about: what it was collected with; a folder that holds another collection is refused with a ValueError."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, rows: int, length: int, hidden: int) -> None:
+        self.folder, self._about = folder, dict(about)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = self._read()
+        if state is not None and state["about"] != self._about:
+            raise ValueError(f"{folder} holds texts that were collected with other settings")
+        self.rows = [Row(**row) for row in state["rows"]] if state else []
+        self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
+        self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
+
+    def append(self, rows: list[Row], tokens: Tensor, hidden: Tensor) -> None:
+        """A batch. It counts once all of it is on disk."""
+        here = slice(len(self.rows), len(self.rows) + len(rows))
+        self.tokens[here], self.hidden[here] = tokens.int(), hidden.bfloat16()
+        for mapped in self._maps:
+            mapped.flush()
+        self.rows += rows
+        part = self.folder / "rows.part"
+        part.write_text(json.dumps({"about": self._about, "rows": [asdict(row) for row in self.rows]}), encoding="utf-8")
+        part.replace(self.folder / "rows.json")
+
+    def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
+        """Numbers of the rows that are so."""
+        length = self.tokens.shape[1]
+        return torch.tensor(
+            [
+                number
+                for number, row in enumerate(self.rows)
+                if row.held_out is held_out and kind in (None, row.kind) and own in (None, row.begin < length)
+            ],
+            dtype=torch.long,
+        )
+
+    def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        file = self.folder / name
+        mapped = np.memmap(file, TYPES[dtype], "r+" if file.is_file() else "w+", shape=shape)
+        self._maps = [*getattr(self, "_maps", []), mapped]
+        return torch.from_numpy(mapped).view(dtype)
+
+    def _read(self) -> dict[str, Any] | None:
+        file = self.folder / "rows.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None

@@ -1,0 +1,37 @@
+"""A sidecar: a folder with a drafter for a target that lies elsewhere. What its config.json says besides the target's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mtp.targets.checkpoint import Checkpoint
+
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
+    """`draft_vocab`: the tokens that it drafts, ascending ids, so that of equal ones the lowest wins; None: all of the target's.
+
+    Raises ValueError, one line."""
+    ids = checkpoint.config.get("draft_vocab")
+    if ids is None:
+        return None
+    size = checkpoint.config.get("vocab_size", 0)
+    if not isinstance(ids, list) or not ids or not all(type(one) is int and 0 <= one < size for one in ids) or ids != sorted(set(ids)):
+        raise ValueError(f"checkpoint {checkpoint.path}: config.json: draft_vocab is no ascending list of token ids from 0 to {size - 1}")
+    return tuple(ids)
+
+
+def about_target(target: Checkpoint) -> dict[str, Any]:
+    """`mtp_target` of a sidecar that is written for this checkpoint."""
+    return {"embedding": target.fingerprint(EMBEDDING)}
+
+
+def check_target_of(checkpoint: Checkpoint, target: Checkpoint) -> None:
+    """Refuses, in one line, another target than the one a sidecar says that it was trained with."""
+    wanted = checkpoint.config.get("mtp_target")
+    if wanted is not None and wanted != about_target(target):
+        raise ValueError(
+            f"the drafter of {checkpoint.path} was trained with a target of other weights than {target.path}: "
+            "expected the checkpoint it was trained with"
+        )
