@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from experiments.training.chain import attend_chained
 from experiments.training.model import Block, Model, Norm
 from experiments.training.trainable import Drafted, Drafter, Read
 
@@ -34,7 +35,6 @@ class MtpHead(Drafter):
         assert isinstance(block, Block)
         attention = block.self_attn
         groups, scale = attention.shape.heads // attention.shape.kv_heads, attention.shape.head_size**-0.5
-        causal = torch.ones(anchors, anchors, dtype=torch.bool).tril()
         out, picks = read.hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
@@ -45,12 +45,7 @@ class MtpHead(Drafter):
             q, k, v, gate = attention.qkv(block.input_layernorm(x), target.rope, step)
             keys.append(k.repeat_interleave(groups, 1))
             values.append(v.repeat_interleave(groups, 1))
-            scores = [(q @ keys[0].transpose(2, 3)).masked_fill(~causal, float("-inf"))]  # [batch, heads, anchors, anchors]
-            scores += [(q * one).sum(-1, keepdim=True) for one in keys[1:]]
-            weights = (torch.cat(scores, -1).float() * scale).softmax(-1).to(v.dtype)
-            mixed = weights[..., :anchors] @ values[0]
-            for i, value in enumerate(values[1:]):
-                mixed = mixed + weights[..., anchors + i, None] * value
+            mixed = attend_chained(q, keys, values, scale)
             out = self.norm(block.finish(x + attention.leave(mixed, gate)))
             steps.append(Drafted(out, target.logits(out)))
             picks = steps[-1].picks if own else picks
