@@ -43,6 +43,7 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
 
 def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: Family) -> str:
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
+    alone = f", in the first {recipe['head_first']:.0%} only the first" if recipe["head_first"] else ""
     processes = "1 process" if recipe["workers"] == 1 else f"{recipe['workers']} processes"
     return f"""## Recipe
 
@@ -51,7 +52,7 @@ two cores that had other work to do as well: left alone they see more tokens in 
 1. *target*: next tokens, {seen["target"]}, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose;
    Muon for the matrices, AdamW for the rest, rate {recipe["rate"]:g};
 2. *loops*: {seen["loops"]} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
-3. *head*: {seen["head"]}, the target frozen; three chained steps as in use, cross-entropy to the target's
+3. *head*: {seen["head"]}, the target frozen; three chained steps as in use{alone}, cross-entropy to the target's
    distributions{kind.beside}; half of the rows are the target's own continuations.""" + "".join(f"\n\n{note}" for note in notes)
 
 

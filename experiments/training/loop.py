@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from experiments.training.corpus import Corpus, Windows
 from experiments.training.generate import continue_greedy
-from experiments.training.losses import distance, next_token, unlikelihood
+from experiments.training.losses import DEPTH, distance, next_token, unlikelihood
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
 from experiments.training.recipe import PHASES, Recipe
@@ -87,7 +87,11 @@ class Training:
         seen = self.windows.seen
         self.windows = Windows(texts, shares, self.recipe.head_length, self.recipe.seed + 1)
         self.windows.seen.update({kind: count for kind, count in seen.items() if kind in texts})
-        self._fit(self.head, lambda ids: distance(self.model, self.head, ids), self.recipe.head_batch)
+
+        def loss(ids: Tensor) -> Tensor:
+            return distance(self.model, self.head, ids, 1 if self._progress() < self.recipe.head_first else DEPTH)
+
+        self._fit(self.head, loss, self.recipe.head_batch)
 
     def _enter(self, phase: str) -> None:
         """What a phase starts from."""

@@ -41,22 +41,22 @@ def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
     return (lost * marks).sum() / marks.numel()
 
 
-def distance(model: Target, drafter: Drafter, ids: Tensor) -> Tensor:
+def distance(model: Target, drafter: Drafter, ids: Tensor, depth: int = DEPTH) -> Tensor:
     """`chained` with the target's rows of a text. ids: [batch, tokens]."""
     with torch.no_grad():
         read = model.read(ids)
-    return chained(model, drafter, ids, read)
+    return chained(model, drafter, ids, read, depth)
 
 
-def chained(target: Frozen, drafter: Drafter, ids: Tensor, read: Read) -> Tensor:
+def chained(target: Frozen, drafter: Drafter, ids: Tensor, read: Read, depth: int = DEPTH) -> Tensor:
     """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
     fading weights. ids: [batch, tokens]; read: of these tokens."""
     with torch.no_grad():
         chances = target.logits(read.hidden).float().softmax(-1)
     total = torch.zeros(())
-    for i, step in enumerate(drafter.chain(target, ids, read, DEPTH)):
+    for i, step in enumerate(drafter.chain(target, ids, read, depth)):
         after = slice(1 + i, 1 + i + step.hidden.shape[1])
         wanted = chances[:, after]
         far = -(wanted * step.logits.float().log_softmax(-1)).sum(-1).mean()
         total = total + FADE**i * (far + drafter.beside(step, read.hidden[:, after], wanted))
-    return total / sum(FADE**i for i in range(DEPTH))
+    return total / sum(FADE**i for i in range(depth))

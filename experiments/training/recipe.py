@@ -32,6 +32,7 @@ class Recipe:
     head_batch: int
     head_length: int
     head_rate: float
+    head_first: float  # share of its steps in which only the first draft of a chain is trained, at about a third of the price
     own_texts: int  # the target's continuations that half of the head's rows are taken from
     save_s: float  # seconds between checkpoints
 
@@ -48,7 +49,7 @@ class Recipe:
             raise BadInput(f"shape.vocab is {shape.vocab}, expected an integer, at least 257")
         if not isinstance(given["bf16"], bool):
             raise BadInput(f"bf16 is {given['bf16']!r}, expected true or false")
-        for key in ("seed", "save_s", "decay", "share_loops", "share_head", "prose"):
+        for key in ("seed", "save_s", "decay", "share_loops", "share_head", "head_first", "prose"):
             (integer if key == "seed" else number)(key, given[key], 0)
         for key in ("workers", "batch", "length", "head_batch", "head_length", "own_texts"):
             integer(key, given[key], 1)
@@ -58,8 +59,9 @@ class Recipe:
         for key in ("minutes", "rate", "head_rate"):
             if number(key, given[key], 0) == 0:
                 raise BadInput(f"{key} is {given[key]}, expected a finite number above 0")
-        if given["prose"] >= 1:
-            raise BadInput(f"prose is {given['prose']}, expected a number from 0 to below 1")
+        for key in ("prose", "head_first"):
+            if given[key] >= 1:
+                raise BadInput(f"{key} is {given[key]}, expected a number from 0 to below 1")
         if given["share_loops"] + given["share_head"] >= 1:
             raise BadInput(f"share_head is {given['share_head']}, expected share_loops + share_head below 1")
         for key in ("batch", "head_batch"):
