@@ -110,11 +110,12 @@ def random_conv(seed: int, *, slots: int = 3, bucket: int = 8, shape: tuple[int,
 
 @dataclass(frozen=True)
 class AttentionData:
-    """Arguments of `window_attention`. Cache rows from a slot's length on hold NaN or huge numbers."""
+    """Arguments of `window_attention`. Cache rows past a slot's length (and its window's, where k and v are None) hold NaN
+    or huge numbers."""
 
     q: Tensor
-    k: Tensor
-    v: Tensor
+    k: Tensor | None
+    v: Tensor | None
     keys: Tensor
     values: Tensor
     positions: Tensor
@@ -152,8 +153,10 @@ def attention_data(
     softcap: float | None = None,
     poison: float = torch.nan,
     capacity: int | None = None,
+    writes: bool = True,
 ) -> AttentionData:
-    """shape: heads, kv heads, size; sizes: rows of each slot's group, behind `lengths` tokens in its cache."""
+    """shape: heads, kv heads, size; sizes: rows of each slot's group, behind `lengths` tokens in its cache; writes: False = the
+    window's keys and values are in the caches already."""
     torch.manual_seed(seed)
     heads, kv_heads, size = shape
     capacity = capacity or -(-(max(lengths) + max(sizes) + 1) // 64) * 64
@@ -163,8 +166,15 @@ def attention_data(
         keys[slot, :, :length], values[slot, :, :length] = torch.randn(2, kv_heads, length, size).to(dtype)
     places = [length + i for length, group in zip(lengths, sizes, strict=True) for i in range(group)]
     q, k, v = rows.split_with_sizes([heads, kv_heads, kv_heads], 1)
+    if not writes:
+        of_row = [slot for slot, group in enumerate(sizes) for _ in range(group)]
+        keys[of_row, :, places], values[of_row, :, places] = k[: len(places)], v[: len(places)]
     return AttentionData(
-        *(q, k, v, keys, values),
+        q,
+        k if writes else None,
+        v if writes else None,
+        keys,
+        values,
         positions=torch.tensor(places + [0] * (bucket - len(places)), dtype=torch.int32),
         starts=torch.tensor([0, *sizes]).cumsum(0).int(),
         counts=None if counts is None else torch.tensor(counts, dtype=torch.int32),
@@ -186,6 +196,7 @@ def random_attention(seed: int, *, most: int = 700, dtype: torch.dtype | None = 
         "sliding": chance.choice((None, None, 1, 3, 100, 600)),
         "softcap": chance.choice((None, 2.0)),
         "poison": chance.choice((torch.nan, torch.finfo(dtype).max, -torch.finfo(dtype).max)),
+        "writes": chance.choice((True, True, False)),
     }
     lengths = [min(length, most) for length in lengths]
     return attention_data(seed, lengths=lengths, sizes=starts.diff().tolist(), dtype=dtype, **(given | options))

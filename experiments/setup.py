@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from experiments.build import absolute, build, folder
 from experiments.chat import chat_of
 from experiments.checks import BadInput
+from experiments.loading import Loading
 from experiments.plan import Plan
 from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
@@ -42,7 +43,7 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
     assert isinstance(plan.workload, PromptFile)
     assert plan.device is not None
     rows = max((settings.rows, *settings.buckets.sizes))
-    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows)
+    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows, progress=Loading())
     torch.set_num_threads(config.device.threads or threads_for(target))
 
     def load_drafter() -> Drafter | None:

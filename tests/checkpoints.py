@@ -15,6 +15,8 @@ from transformers import (
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3_5ForCausalLM,
+    Qwen3_5MoeForCausalLM,
+    Qwen3_5MoeTextConfig,
     Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -43,6 +45,12 @@ QWEN3_5: dict[str, Any] = {
     "linear_num_value_heads": 4,
     "linear_key_head_dim": 16,
     "linear_value_head_dim": 16,
+}
+MOE: dict[str, Any] = {
+    "num_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 40,
+    "shared_expert_intermediate_size": 48,
 }
 ODD: dict[str, Any] = {  # nothing is a power of two, nor a multiple of a vector's width
     "vocab_size": 317,
@@ -98,6 +106,14 @@ def write_qwen3_5(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_si
     torch.manual_seed(seed)
     settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
     return _write(Qwen3_5ForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
+
+
+def write_qwen3_5_moe(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    """The same with experts, as transformers stores them: one by one."""
+    torch.manual_seed(seed)
+    sizes = {name: value for name, value in QWEN3_5.items() if name != "intermediate_size"} | MOE
+    settings = Qwen3_5MoeTextConfig(**(sizes | {"eos_token_id": None, "pad_token_id": 0} | config))
+    return _write(Qwen3_5MoeForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
 
 
 def write_qwen3(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:

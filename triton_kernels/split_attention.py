@@ -67,6 +67,7 @@ def window_attention_kernel(
     COUNTED: tl.constexpr,
     SLIDES: tl.constexpr,
     CAPPED: tl.constexpr,
+    WRITES: tl.constexpr,
 ):
     """Grid (programs, kv heads, slots * tiles of ROWS rows of a group). Leaves best, total and sums of every row, head and split."""
     slot, kv_head = tl.program_id(2) % slots, tl.program_id(1)
@@ -103,15 +104,16 @@ def window_attention_kernel(
         for split in range(lowest // SPLIT + tl.program_id(0), (end - 1) // SPLIT + 1, tl.num_programs(0)):
             start = tl.maximum(split * SPLIT, lowest // BLOCK * BLOCK)
             stop = tl.minimum(split * SPLIT + SPLIT, end)
-            for some in range(tl.maximum(start, written), stop, NEW):
-                place = some + tl.arange(0, NEW)
-                new = (place < stop)[:, None] & inside[None]
-                source = (place - written)[:, None] * SIZE
-                offsets = place[:, None] * SIZE + dim[None]
-                tl.store(keys_ptr + offsets, tl.load(k_ptr + source * k_stride + dim[None], mask=new), mask=new)
-                value = tl.load(v_ptr + source * v_stride + dim[None], mask=new, other=0.0)
-                tl.store(values_ptr + offsets, finite(value, LARGEST), mask=new)
-            tl.debug_barrier()
+            if WRITES:
+                for some in range(tl.maximum(start, written), stop, NEW):
+                    place = some + tl.arange(0, NEW)
+                    new = (place < stop)[:, None] & inside[None]
+                    source = (place - written)[:, None] * SIZE
+                    offsets = place[:, None] * SIZE + dim[None]
+                    tl.store(keys_ptr + offsets, tl.load(k_ptr + source * k_stride + dim[None], mask=new), mask=new)
+                    value = tl.load(v_ptr + source * v_stride + dim[None], mask=new, other=0.0)
+                    tl.store(values_ptr + offsets, finite(value, LARGEST), mask=new)
+                tl.debug_barrier()
             best = tl.full([QUERIES], float("-inf"), tl.float32)
             total = tl.zeros([QUERIES], tl.float32)
             sums = tl.zeros([QUERIES, SIZE_TILE], tl.float32)
@@ -196,8 +198,8 @@ def merge_splits_kernel(
 
 def attend_splits(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
     keys: Tensor,
     values: Tensor,
     positions: Tensor,
@@ -217,7 +219,8 @@ def attend_splits(
     most = min(MOST_QUERIES, QUERY_BYTES // (tile * q.element_size()))
     if slots > MOST_SLOTS or share > most:
         raise ValueError(f"{slots} slots and {share} heads a KV head, expected at most {MOST_SLOTS} and {most}")
-    for name, tensor in (("q", q), ("k", k), ("v", v), ("keys", keys), ("values", values)):
+    new_keys, new_values = (q if x is None else x for x in (k, v))  # never read where None
+    for name, tensor in (("q", q), ("k", new_keys), ("v", new_values), ("keys", keys), ("values", values)):
         aligned = tensor.data_ptr() % 16 == 0 or size * q.element_size() % 16
         if not aligned or tensor.stride()[-2:] != (size, 1) or tensor.stride(0) % size:
             raise ValueError(f"{name} has strides {list(tensor.stride())}, expected whole heads of {size} from a 16-byte border on")
@@ -235,8 +238,8 @@ def attend_splits(
     counted = starts if counts is None else counts  # never read where None
     window_attention_kernel[min(splits, MOST_PROGRAMS), kv_heads, slots * -(-rows // group)](
         q,
-        k,
-        v,
+        new_keys,
+        new_values,
         keys,
         values,
         positions,
@@ -244,7 +247,7 @@ def attend_splits(
         counted,
         sums,
         *stats,
-        *(x.stride(0) // size for x in (q, k, v)),
+        *(x.stride(0) // size for x in (q, new_keys, new_values)),
         rows,
         slots,
         kv_heads,
@@ -258,6 +261,7 @@ def attend_splits(
         BLOCK=max(16, min(64, BLOCK_BYTES[q.element_size()] // (tile * q.element_size()), BLOCK_SCORES // queries)),
         LARGEST=torch.finfo(q.dtype).max,
         CAPPED=softcap is not None,
+        WRITES=k is not None,
         **chosen,
         enable_fp_fusion=True,
         num_warps=4 if queries < 64 and q.element_size() == 2 else 8,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mtp.drafters.assistant_config import AssistantConfig
+from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp
@@ -15,7 +17,17 @@ from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.families import text_config
 from mtp.targets.protocol import Target
 
-__all__ = ["CHECKS", "Drafter", "PromptLookup", "QwenMtp", "load_prompt_lookup", "load_qwen_mtp", "no_drafter"]
+__all__ = [
+    "CHECKS",
+    "Drafter",
+    "GemmaAssistant",
+    "PromptLookup",
+    "QwenMtp",
+    "load_gemma_assistant",
+    "load_prompt_lookup",
+    "load_qwen_mtp",
+    "no_drafter",
+]
 
 
 def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
@@ -40,6 +52,21 @@ def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None 
     check_target_of(checkpoint, target)
 
 
+def load_gemma_assistant(path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None) -> GemmaAssistant:
+    """The assistant of a folder of its own, bound to the target that it was made for. See `GemmaAssistant`."""
+    return GemmaAssistant(Checkpoint(path), target, buckets=buckets, context=context)
+
+
+def check_gemma_assistant(path: str | Path, target: Checkpoint, *, context: int | None = None) -> None:
+    """What can be refused before any weight is read: a folder without an assistant, or one of another target."""
+    checkpoint, theirs = Checkpoint(path), text_config(target)
+    sizes = {kind: (form.kv_heads, form.size) for kind, form in theirs.kv_forms.items()}
+    try:
+        AssistantConfig.read(checkpoint.config).check_fit(theirs.hidden, theirs.vocab, sizes)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
+
+
 def load_prompt_lookup(target: Target, *, buckets: Buckets, ngram: int = 3) -> PromptLookup:
     """Prompt look-up with a place for each of the target's slots."""
     return PromptLookup(slots=target.slots, context=target.limits.context, ngram=ngram, device=target.device)
@@ -55,4 +82,8 @@ def no_drafter(target: Target, *, buckets: Buckets) -> None:
 
 
 # by loader: what refuses its settings before anything is loaded, given the target's checkpoint
-CHECKS: dict[Callable[..., Any], Callable[..., None]] = {load_qwen_mtp: check_qwen_mtp, load_prompt_lookup: check_prompt_lookup}
+CHECKS: dict[Callable[..., Any], Callable[..., None]] = {
+    load_qwen_mtp: check_qwen_mtp,
+    load_gemma_assistant: check_gemma_assistant,
+    load_prompt_lookup: check_prompt_lookup,
+}

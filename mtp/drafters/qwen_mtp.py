@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
+from mtp.drafters.chain import best_of, chain_after
 from mtp.drafters.protocol import Drafted
 from mtp.drafters.sidecar import draft_vocab_of
 from mtp.execution.buckets import Buckets
@@ -19,7 +20,7 @@ from mtp.targets.qwen import block, block_shapes
 from mtp.targets.qwen_config import QwenConfig
 from mtp.targets.rope import Rope, Rotation, frequencies
 from mtp.targets.weights import Shapes
-from triton_kernels import Packed, row_argmax
+from triton_kernels import Packed
 
 
 class QwenMtp:
@@ -53,7 +54,8 @@ class QwenMtp:
         self.target = target
         self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
         self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
-        w = self._checkpoint.read(mtp_shapes(config), prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
+        shapes = mtp_shapes(config, fused=self._checkpoint.holds("mtp.layers.0.mlp.experts.gate_up_proj"))
+        w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
@@ -78,25 +80,18 @@ class QwenMtp:
     def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
-        slots, bucket = len(kept), len(window.ids)
         fed = WindowRows(window.positions, window.starts, self._rotations(window.positions), kept)
         out = self._run(picks, hidden, fed)  # [bucket, hidden]
-        # the chain is a window of its own: one row for each slot that kept something, in slot order
-        active = kept > 0
-        starts = pad(active.cumsum(0, dtype=torch.int32), (1, 0))
-        width = self.buckets.round_up(min(slots, bucket))
-        chained = pad(torch.argsort(~active, stable=True), (0, max(0, width - slots)))[:width]
-        last = (window.starts[:-1] + kept - 1).clamp(min=0)[chained].clamp(max=bucket - 1)
-        out, positions = out[last], window.positions[last]
-        drafts = torch.zeros(width, depth, dtype=torch.int32, device=kept.device)
-        confidence = torch.zeros(width, depth, device=kept.device)
+        chain = chain_after(window, kept, self.buckets)
+        out, positions = out[chain.last], window.positions[chain.last]
+        drafts = torch.zeros(len(out), depth, dtype=torch.int32, device=kept.device)
+        confidence = torch.zeros(len(out), depth, device=kept.device)
         for step in range(depth):
             if step:
                 positions = positions + 1
-                out = self._run(drafts[:, step - 1], out, WindowRows(positions, starts, self._rotations(positions)))
+                out = self._run(drafts[:, step - 1], out, WindowRows(positions, chain.starts, self._rotations(positions)))
             drafts[:, step], confidence[:, step] = self._pick(out)
-        row = starts[:-1].clamp(max=width - 1)  # of each slot that kept something
-        return Drafted(drafts[row], confidence[row], torch.full_like(kept, depth))
+        return Drafted(drafts[chain.row], confidence[chain.row], torch.full_like(kept, depth))
 
     @torch.inference_mode()
     def clear(self, slot: int) -> None:
@@ -115,15 +110,13 @@ class QwenMtp:
         return self.norm(self.block(x, place)).to(x.dtype)
 
     def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        vocab = self.target.limits.vocab if self.head is None else len(self.head)
-        logits = self.target.logits(hidden) if self.head is None else linear(hidden, self.head)
-        picks = row_argmax(logits, vocab=vocab)
-        chance = logits[:, :vocab].float().softmax(-1).gather(1, picks.ids[:, None].long())[:, 0]
-        ids = picks.ids if self.draft_vocab is None else self.draft_vocab[picks.ids.long()]
-        return ids, torch.where(picks.faults, 0.0, chance)
+        if self.head is None or self.draft_vocab is None:
+            return best_of(self.target.logits(hidden), self.target.limits.vocab)
+        ids, chance = best_of(linear(hidden, self.head), len(self.head))
+        return self.draft_vocab[ids.long()], chance
 
 
-def mtp_shapes(config: QwenConfig) -> Shapes:
+def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
     """Every tensor of the head, by name."""
     own: Shapes = {
         "fc.weight": (config.hidden, 2 * config.hidden),
@@ -131,4 +124,4 @@ def mtp_shapes(config: QwenConfig) -> Shapes:
         "pre_fc_norm_hidden.weight": (config.hidden,),
         "norm.weight": (config.hidden,),
     }
-    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL)))
+    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL, fused)))

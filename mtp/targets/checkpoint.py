@@ -14,6 +14,8 @@ from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
 MIB = 1 << 20
 NAMED = 20  # tensors that one error names at most
+OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
+OTHER_PARTS += ("model.multi_modal_projector.",)
 
 
 class Checkpoint:
@@ -39,6 +41,7 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
+        self.highest_token = self._highest_token()
         self._stored = self._index(weights)
 
     def holds(self, prefix: str) -> bool:
@@ -128,6 +131,16 @@ class Checkpoint:
             raise ValueError(f"checkpoint {self.path}: {name} holds no object")
         return value
 
+    def _highest_token(self) -> int | None:
+        """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
+        model may share its tokenizer with one that also sees images."""
+        tokenizer = self._json("tokenizer.json") or {}
+        vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
+        plain = [int(added["id"]) for added in tokenizer.get("added_tokens") or [] if not added.get("special")]
+        # byte-level and WordPiece tables go from a text to its id; Unigram's is a list
+        ids = [*(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))), *plain]
+        return max(ids, default=None)
+
     def _tokenizer_stop(self) -> int | None:
         """The id of the tokenizer's own end token."""
         settings = self._json("tokenizer_config.json") or {}
@@ -161,7 +174,7 @@ def unite_stop_ids(*sources: int | Iterable[int] | None) -> frozenset[int]:
 
 def our_name(stored: str) -> str | None:
     """None: a part of a multimodal model that is not its language model."""
-    if stored.startswith("model.visual."):
+    if stored.startswith(OTHER_PARTS):
         return None
     return "model." + stored.removeprefix("model.language_model.") if stored.startswith("model.language_model.") else stored
 

@@ -21,19 +21,36 @@ class TextConfig:
     max_positions: int
     mtp_layers: int | None  # None: config.json does not say
 
+    @property
+    def kv_forms(self) -> Mapping[str, AttentionForm]:
+        """By layer type: the last layer's that has keys and values of its own."""
+        raise NotImplementedError
+
     def check_context(self, context: int) -> None:
         if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= self.max_positions:
             raise ValueError(f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)")
 
 
-ROPE_KEYS = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor", "original": "original_max_position_embeddings"}
-ROPE_NEEDS: dict[str, tuple[str, ...]] = {"default": (), "linear": ("factor",), "llama3": tuple(ROPE_KEYS)}
+ROPE_KEYS = {
+    "factor": "factor",
+    "low": "low_freq_factor",
+    "high": "high_freq_factor",
+    "original": "original_max_position_embeddings",
+    "share": "partial_rotary_factor",
+}
+ROPE_NEEDS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low", "high", "original"),
+    "proportional": ("share",),
+}
 
 
 @dataclass(frozen=True)
 class RopeSettings:
-    """Rotary positions. rotary: leading elements of a head that are rotated; kind: default, linear (frequencies / factor) or
-    llama3 (the same for wavelengths beyond `original` / `low`, unchanged below `original` / `high`, in between mixed)."""
+    """Rotary positions. rotary: leading elements of a head that are rotated; kind: default, linear (frequencies / factor),
+    llama3 (the same for wavelengths beyond `original` / `low`, unchanged below `original` / `high`, in between mixed) or
+    proportional (only the first `share` of the frequencies turn at all)."""
 
     rotary: int
     theta: float
@@ -42,6 +59,7 @@ class RopeSettings:
     low: float = 1.0
     high: float = 1.0
     original: int = 0  # positions that the model was first trained with
+    share: float = 1.0
 
     @classmethod
     def read(cls, rope: Mapping[str, Any], *, rotary: int, theta: float) -> RopeSettings:
@@ -49,10 +67,7 @@ class RopeSettings:
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind not in ROPE_NEEDS:
             raise ValueError(f"config.json: rope_type is {kind!r}, supported: {', '.join(ROPE_NEEDS)}")
-        found: dict[str, Any] = {name: rope.get(ROPE_KEYS[name]) for name in ROPE_NEEDS[kind]}
-        for name, value in found.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise ValueError(f"config.json: {ROPE_KEYS[name]} is {value!r}, expected a positive number (rope_type {kind})")
+        found: dict[str, Any] = {name: number_in(rope, ROPE_KEYS[name], f" (rope_type {kind})") for name in ROPE_NEEDS[kind]}
         if kind == "llama3" and found["high"] <= found["low"]:
             raise ValueError(f"config.json: high_freq_factor is {found['high']}, expected more than low_freq_factor ({found['low']})")
         return cls(rotary, theta, kind, **found)
@@ -74,12 +89,20 @@ class AttentionForm:
     gated: bool = False
 
 
-def size_in(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """A positive integer of config.json; default: where it is absent or null."""
+def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, least: int = 1) -> int:
+    """An integer of config.json; default: where it is absent or null."""
     value = raw.get(key)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"config.json: {key} is {value!r}, expected a positive integer")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"config.json: {key} is {value!r}, expected {'a positive integer' if least == 1 else f'an integer >= {least}'}")
+    return value
+
+
+def number_in(raw: Mapping[str, Any], key: str, where: str = "") -> float:
+    """A positive number of config.json; where: what the refusal adds."""
+    value = raw.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"config.json: {key} is {value!r}, expected a positive number{where}")
     return value
 
 

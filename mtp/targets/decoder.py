@@ -105,7 +105,7 @@ class DecoderTarget(ABC):
         own = {cache.layer_type: cache for cache in self.caches}  # the last of each
         if layer_type not in own:
             raise ValueError(f"layer type is {layer_type!r}, expected {' or '.join(map(repr, own))} (the types that have keys and values)")
-        return own[layer_type].keys[:, :, : self.limits.context], own[layer_type].values[:, :, : self.limits.context]
+        return own[layer_type].keys, own[layer_type].values
 
     def linear_weights(self) -> list[Tensor]:
         return [self.head, *(matrix for block in self.blocks for matrix in block.matrices())]

@@ -8,8 +8,12 @@ from typing import Any, NamedTuple
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import TextConfig
 from mtp.targets.decoder import DecoderTarget
+from mtp.targets.gemma import GemmaTarget
+from mtp.targets.gemma_config import MODEL_TYPES as GEMMA_TYPES
+from mtp.targets.gemma_config import GemmaConfig
 from mtp.targets.qwen import QwenTarget
-from mtp.targets.qwen_config import MODEL_TYPES, QwenConfig
+from mtp.targets.qwen_config import MODEL_TYPES as QWEN_TYPES
+from mtp.targets.qwen_config import QwenConfig
 
 
 class Family(NamedTuple):
@@ -17,7 +21,10 @@ class Family(NamedTuple):
     target: type[DecoderTarget]
 
 
-FAMILIES: dict[str, Family] = {**dict.fromkeys(MODEL_TYPES, Family(QwenConfig.read, QwenTarget))}
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(QWEN_TYPES, Family(QwenConfig.read, QwenTarget)),
+    **dict.fromkeys(GEMMA_TYPES, Family(GemmaConfig.read, GemmaTarget)),
+}
 
 
 def family_of(checkpoint: Checkpoint) -> Family:

@@ -7,7 +7,7 @@ them are walked one by one), or in double.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -39,8 +39,10 @@ class WindowRows(NamedTuple):
     counts: Tensor | None = None
     inputs: Tensor | None = None
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-        return window_attention(q, k, v, keys, values, self.positions, self.starts, self.counts, scale=scale)
+    def attend(
+        self, q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, scale: float, sliding: int | None = None
+    ) -> Tensor:
+        return window_attention(q, k, v, keys, values, self.positions, self.starts, self.counts, scale=scale, sliding=sliding)
 
 
 class PromptRows(NamedTuple):
@@ -51,8 +53,10 @@ class PromptRows(NamedTuple):
     rotations: Mapping[str, Rotation]
     inputs: Tensor | None = None
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-        return prefill_attention(q, k, v, keys, values, self.slot, self.start, scale=scale)
+    def attend(
+        self, q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, scale: float, sliding: int | None = None
+    ) -> Tensor:
+        return prefill_attention(q, k, v, keys, values, self.slot, self.start, scale=scale, sliding=sliding)
 
 
 Place = WindowRows | PromptRows
@@ -84,7 +88,8 @@ class Feedforward(Protocol):
 
 
 class Mlp:
-    def __init__(self, w: Weights) -> None:
+    def __init__(self, w: Weights, activation: Callable[[Tensor], Tensor] = silu) -> None:
+        self.activation = activation
         self.gate_up = w.stacked("gate_proj.weight", "up_proj.weight")
         self.down = w.tensor("down_proj.weight")
 
@@ -94,7 +99,7 @@ class Mlp:
 
     def __call__(self, x: Tensor) -> Tensor:
         gate, up = linear(x, self.gate_up).chunk(2, 1)
-        return linear(silu(gate) * up, self.down)
+        return linear(self.activation(gate) * up, self.down)
 
     def matrices(self) -> list[Tensor]:
         return [self.gate_up, self.down]

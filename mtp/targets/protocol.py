@@ -52,7 +52,9 @@ class Target(Protocol):
         ...
 
     def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
-        """Keys and values [slots, kv heads, context, head size] of the last layer of that type, for drafters that read them."""
+        """Keys and values [slots, kv heads, capacity, head size] of the last layer of that type that has its own, for drafters
+        that read them: the caches themselves, capacity >= context and whole blocks of `window_attention`. Rows from a slot's
+        committed length on may hold anything."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The Qwen text models (dense, and hybrids with gated-delta layers) and Llama, as a `Target`."""
+"""The Qwen text models (dense, and hybrids with gated-delta layers and experts) and Llama, as a `Target`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from mtp.targets.attention import Attention, KvCache
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import FULL, LINEAR
 from mtp.targets.decoder import DecoderTarget
+from mtp.targets.experts import Experts
 from mtp.targets.gated_delta import GatedDelta, LinearState
 from mtp.targets.layers import Block, Mixer, Mlp, Norm, prefixed
 from mtp.targets.qwen_config import QwenConfig
@@ -19,7 +20,8 @@ class QwenTarget(DecoderTarget):
     @staticmethod
     def weights(checkpoint: Checkpoint, config: QwenConfig, **options: Any) -> Weights:
         optional = ["lm_head.weight"] if config.tied else []
-        return checkpoint.read(model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options)
+        shapes = model_shapes(config, fused=checkpoint.holds("model.layers.0.mlp.experts.gate_up_proj"))
+        return checkpoint.read(shapes, prefixes=("model.", "lm_head."), optional=optional, **options)
 
     def build(self, config: QwenConfig, w: Weights) -> None:
         self.embedding = w.tensor("model.embed_tokens.weight")
@@ -43,18 +45,23 @@ class QwenTarget(DecoderTarget):
 
 
 def block(w: Weights, config: QwenConfig, mixer: Mixer) -> Block:
-    return Block(w, mixer, Mlp(w.under("mlp.")), config.eps, config.dialect.norm_offset)
+    mlp = Mlp(w.under("mlp.")) if config.experts is None else Experts(w.under("mlp."), config.experts)
+    return Block(w, mixer, mlp, config.eps, config.dialect.norm_offset)
 
 
-def block_shapes(config: QwenConfig, layer_type: str) -> Shapes:
-    """Every tensor of a layer, by name."""
-    shapes = Block.shapes(config.hidden) | prefixed("mlp.", Mlp.shapes(config.hidden, config.intermediate))
+def block_shapes(config: QwenConfig, layer_type: str, fused: bool) -> Shapes:
+    """Every tensor of a layer, by name. fused: how a file holds experts, see `Experts.shapes`."""
+    if config.experts is None:
+        mlp = Mlp.shapes(config.hidden, config.intermediate)
+    else:
+        mlp = Experts.shapes(config.hidden, config.experts, fused)
+    shapes = Block.shapes(config.hidden) | prefixed("mlp.", mlp)
     if layer_type == FULL:
         return shapes | prefixed("self_attn.", Attention.shapes(config.attention))
     return shapes | prefixed("linear_attn.", GatedDelta.shapes(config))
 
 
-def model_shapes(config: QwenConfig) -> Shapes:
+def model_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
     """Every tensor of the target, by name."""
     shapes: Shapes = {
         "model.embed_tokens.weight": (config.vocab, config.hidden),
@@ -62,5 +69,5 @@ def model_shapes(config: QwenConfig) -> Shapes:
         "lm_head.weight": (config.vocab, config.hidden),
     }
     for i, kind in enumerate(config.layer_types):
-        shapes |= prefixed(f"model.layers.{i}.", block_shapes(config, kind))
+        shapes |= prefixed(f"model.layers.{i}.", block_shapes(config, kind, fused))
     return shapes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mtp.targets.config import FULL, LINEAR, AttentionForm, RopeSettings, TextConfig, follow, size_in
@@ -18,6 +18,7 @@ class Dialect:
     qkv_bias: bool = False
     output_gate: bool = False  # attention's output is gated by a part of its query projection
     hybrid: bool = False  # has gated-delta layers
+    experts: bool = False  # a mixture of experts in the place of each MLP
     rotary_share: float = 1.0  # of a head's width, where config.json does not say
 
 
@@ -27,8 +28,21 @@ DIALECTS = {
     "qwen3": Dialect(qk_norm=True),
     "qwen3_5_text": Dialect(norm_offset=1.0, qk_norm=True, output_gate=True, hybrid=True, rotary_share=0.25),
 }
-ALIASES = {"qwen3_5": "qwen3_5_text"}
+DIALECTS["qwen3_5_moe_text"] = replace(DIALECTS["qwen3_5_text"], experts=True)
+ALIASES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
 MODEL_TYPES = (*DIALECTS, *ALIASES)
+
+
+@dataclass(frozen=True)
+class ExpertForm:
+    count: int
+    per_row: int  # experts that a row goes through
+    inner: int  # intermediate size of each
+    shared: int  # of the one that every row goes through
+
+    def __post_init__(self) -> None:
+        if self.per_row > self.count:
+            raise ValueError(f"config.json: num_experts_per_tok is {self.per_row}, expected at most num_experts ({self.count})")
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,8 @@ class QwenConfig(TextConfig):
 
     dialect: Dialect
     rope: RopeSettings
-    intermediate: int
+    intermediate: int  # 0 in a model of experts
+    experts: ExpertForm | None
     heads: int
     kv_heads: int
     head_size: int
@@ -51,6 +66,10 @@ class QwenConfig(TextConfig):
     def linear_channels(self) -> int:
         """Queries, keys and values of a gated-delta layer: what its convolution runs over."""
         return 2 * self.linear_key_heads * self.linear_key_size + self.linear_value_heads * self.linear_value_size
+
+    @property
+    def kv_forms(self) -> dict[str, AttentionForm]:
+        return {FULL: self.attention}
 
     @property
     def attention(self) -> AttentionForm:
@@ -79,7 +98,8 @@ class QwenConfig(TextConfig):
             rope=RopeSettings.read(rope, rotary=int(head * share), theta=float(theta)),
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
-            intermediate=size_in(raw, "intermediate_size"),
+            intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
+            experts=_experts(raw) if dialect.experts else None,
             heads=size_in(raw, "num_attention_heads"),
             kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
             head_size=head,
@@ -114,6 +134,11 @@ class QwenConfig(TextConfig):
         for many, few in ((self.heads, self.kv_heads), (self.linear_value_heads, self.linear_key_heads or 1)):
             if many % few:
                 raise ValueError(f"config.json: {many} heads cannot share {few} key heads evenly")
+
+
+def _experts(raw: Mapping[str, Any]) -> ExpertForm:
+    keys = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size")
+    return ExpertForm(*(size_in(raw, key) for key in keys))
 
 
 def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:

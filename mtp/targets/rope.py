@@ -50,4 +50,6 @@ def frequencies(rope: RopeSettings) -> Tensor:
         turns = rope.original * plain / (2 * math.pi)  # over the positions of the first training
         kept = ((turns - rope.low) / (rope.high - rope.low)).clamp(0, 1)
         return kept * plain + (1 - kept) * plain / rope.factor
+    if rope.kind == "proportional":
+        plain[int(rope.share * rope.rotary // 2) :] = 0
     return plain

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64, "I32": torch.int32}
 PIECE = 1 << 24  # bytes of a file that are in memory at a time
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
@@ -40,10 +40,11 @@ def stored_in(file: Path) -> dict[str, Stored]:
     header.pop("__metadata__", None)
     found = {}
     for name, entry in header.items():
-        first, last = entry["data_offsets"]
-        if not 0 <= first <= last <= size - 8 - length:
-            raise ValueError(f"{name} lies at {first}..{last} of {size - 8 - length} bytes of data")
-        found[name] = Stored(file, entry["dtype"], tuple(entry["shape"]), 8 + length + first, last - first)
+        (first, last), shape, dtype = entry["data_offsets"], tuple(entry["shape"]), entry["dtype"]
+        wanted = math.prod(shape) * STORED_AS[dtype].itemsize if dtype in STORED_AS else last - first
+        if not 0 <= first <= last <= size - 8 - length or wanted != last - first:
+            raise ValueError(f"{name} {dtype}{list(shape)} lies at {first}..{last} of {size - 8 - length} bytes of data")
+        found[name] = Stored(file, dtype, shape, 8 + length + first, last - first)
     return found
 
 
@@ -88,14 +89,14 @@ class Weights:
         """out: of the shape of view(the stored tensor)."""
         one = self._stored[self._prefix + name]
         source = view(self._files.view(one))
-        whole = max(1, math.prod(one.shape)) // max(1, len(source))  # elements of the file that a line of the view spans
-        lines = max(1, PIECE // max(1, whole * source.element_size()))
-        if source.ndim == 0:
-            out.copy_(source)
-        for some in range(0, len(source) if source.ndim else 0, lines):
-            out[some : some + lines].copy_(source[some : some + lines])
-            self._files.forget(one)
-        self._files.read(one)
+        if not source.ndim:
+            source, out = source[None], out[None]
+        spanned = max(1, math.prod(one.shape) * source.element_size() // max(1, len(source)))  # bytes of the file in a line of the view
+        lines = max(1, PIECE // spanned)
+        for some in range(0, len(source), lines):
+            piece = source[some : some + lines]
+            out[some : some + lines].copy_(piece)
+            self._files.used(one, piece.numel() * piece.element_size())
 
 
 class _Files:
@@ -103,9 +104,7 @@ class _Files:
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._maps: dict[Path, mmap.mmap] = {}
-        self._total, self._progress = total, progress
-        self._seen: set[Stored] = set()
-        self._done = 0
+        self._total, self._progress, self._done = total, progress, 0
 
     def view(self, one: Stored) -> Tensor:
         if not one.size:
@@ -113,17 +112,13 @@ class _Files:
         if one.file not in self._maps:
             with one.file.open("rb") as opened:
                 self._maps[one.file] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
-        mapped = self._maps[one.file]
-        flat = torch.frombuffer(mapped, dtype=STORED_AS[one.dtype], count=math.prod(one.shape), offset=one.offset)
+        flat = torch.frombuffer(self._maps[one.file], dtype=STORED_AS[one.dtype], count=math.prod(one.shape), offset=one.offset)
         return flat.view(one.shape)
 
-    def forget(self, one: Stored) -> None:
-        """The pages are the file's; without them in memory nothing is held twice."""
-        if one.size and hasattr(mmap, "MADV_DONTNEED"):
+    def used(self, one: Stored, size: int) -> None:
+        """The pages stay the file's; without them in memory nothing is held twice."""
+        if hasattr(mmap, "MADV_DONTNEED"):
             self._maps[one.file].madvise(mmap.MADV_DONTNEED)
-
-    def read(self, one: Stored) -> None:
-        if self._progress is not None and one not in self._seen:
-            self._seen.add(one)
-            self._done += one.size
+        self._done += size
+        if self._progress is not None:
             self._progress(self._done, self._total)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Qwen3_5ForCausalLM
+from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
@@ -32,13 +32,17 @@ from tests.checkpoints import (
     write_qwen2,
     write_qwen3,
     write_qwen3_5,
+    write_qwen3_5_moe,
 )
+from tests.student import DEPTH, SLOTS
+from tests.student import Student as AnyStudent
 from tests.teacher import Teacher, ints
 
-SLOTS, DEPTH, TOLERANCE = 6, 7, 1e-3  # slots: more than are used, and not a row count that buckets know
+TOLERANCE = 1e-3
 FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, Qwen3_5ForCausalLM, {}),
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
+    "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
     "llama": (write_llama, LlamaWithMtp, NINE_HEADS | {"rope_parameters": LLAMA3_ROPE}),
     "qwen2": (write_qwen2, Qwen2WithMtp, {}),
     "dense_tied": (write_qwen3, DenseWithMtp, {"tie_word_embeddings": True}),
@@ -46,45 +50,12 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 DENSE_NAMES = ["qwen3", "qwen2", "llama"]
 
 
-def kept_in(slot: int, count: int, slots: int = SLOTS) -> Tensor:
-    return ints([count if s == slot else 0 for s in range(slots)])
-
-
-class Student(Teacher):
-    """A teacher with a drafter: picks are the text's own tokens, whatever the target says."""
-
+class Student(AnyStudent):
     def __init__(
         self, folder: Path, texts: dict[int, Tensor], *, slots: int = SLOTS, dtype: torch.dtype = torch.float32, **options: Any
     ) -> None:
-        super().__init__(load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots)
-        self.drafter = load_qwen_mtp(folder, self.target, buckets=self.buckets, **options)
-
-    def begin(self, slot: int, count: int, chunk: int = 1_000) -> None:
-        """A prompt of which every entry but the last one is fed: that one is the first window's."""
-        self.drafter.clear(slot)
-        _, hidden = self.prefill(slot, count, chunk)
-        for start in range(0, count - 1, chunk):
-            stop = min(start + chunk, count - 1)
-            self.drafter.prefill(slot, self.texts[slot][start : stop + 1].int(), hidden[start:stop], start)
-        self.lengths[slot] = count - 1
-        window = self.pack({slot: 1})
-        rows = torch.zeros(len(window.ids), hidden.shape[1], dtype=hidden.dtype)
-        rows[0] = hidden[-1]
-        self.drafter.advance(window, kept_in(slot, 1, self.slots), self.picks(window), rows, 1)
-        self.lengths[slot] = count
-
-    def draft(self, rows: dict[int, int], kept: dict[int, int], depth: int = DEPTH) -> Drafted:
-        window = self.pack(rows)
-        _, hidden = self.target.verify(window)
-        picks = self.picks(window)
-        counts = self.commit(window, kept)
-        return self.drafter.advance(window, counts, picks, hidden, depth)
-
-    def picks(self, window: Any) -> Tensor:
-        places = list(zip(window.slots.tolist(), window.positions.tolist(), strict=True))[: int(window.starts[-1])]
-        after = [int(self.texts[slot][position + 1]) for slot, position in places]
-        after += [0] * (len(window.ids) - len(after))
-        return ints(after)
+        super().__init__(load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots=slots)
+        self.drafter: QwenMtp = load_qwen_mtp(folder, self.target, buckets=self.buckets, **options)
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -177,17 +148,17 @@ def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: 
     before = [cache[0, :, :40].clone() for cache in caches]
     window = student.pack({0: 4})
     _, hidden = student.target.verify(window)
-    student.drafter.advance(window, kept_in(0, 0), student.picks(window), hidden, DEPTH)
+    student.drafter.advance(window, student.kept_in(0, 0), student.picks(window), hidden, DEPTH)
     assert all(torch.equal(cache[0, :, :40], old) for cache, old in zip(caches, before, strict=True))
     assert not any(cache[0, :, 40 + DEPTH :].any() for cache in caches)
-    full = student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, DEPTH)
+    full = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, DEPTH)
     for depth in (0, 1, 3):
-        drafted = student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, depth)
+        drafted = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, depth)
         assert drafted.tokens.shape == (SLOTS, depth)
         assert torch.equal(drafted.tokens[0], full.tokens[0, :depth])
         assert int(drafted.counts[0]) == depth
     with pytest.raises(ValueError, match="depth is 8, expected 0 to 7"):
-        student.drafter.advance(window, kept_in(0, 2), student.picks(window), hidden, 8)
+        student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, 8)
 
 
 def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):

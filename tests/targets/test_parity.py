@@ -13,11 +13,32 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM, PreTrainedModel, Qwen2ForCausalLM, Qwen3_5ForCausalLM, Qwen3ForCausalLM
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma4ForCausalLM,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2ForCausalLM,
+    Qwen3_5ForCausalLM,
+    Qwen3_5MoeForCausalLM,
+    Qwen3ForCausalLM,
+)
 
 from mtp.targets import load_target
 from mtp.targets.protocol import Target
-from tests.checkpoints import LINEAR_ROPE, LLAMA3_ROPE, NINE_HEADS, ODD, ONE_HEAD, write_llama, write_qwen2, write_qwen3, write_qwen3_5
+from tests import gemma_checkpoints as gemma
+from tests.checkpoints import (
+    LINEAR_ROPE,
+    LLAMA3_ROPE,
+    NINE_HEADS,
+    ODD,
+    ONE_HEAD,
+    write_llama,
+    write_qwen2,
+    write_qwen3,
+    write_qwen3_5,
+    write_qwen3_5_moe,
+)
 from tests.teacher import Teacher
 
 TOLERANCE = 1e-3
@@ -27,11 +48,18 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
     "one_head_tied": (write_qwen3_5, Qwen3_5ForCausalLM, ONE_HEAD),
     "sharded": (write_qwen3_5, Qwen3_5ForCausalLM, {"max_shard_size": "200KB", "num_hidden_layers": 5}),
+    "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
     "llama": (write_llama, LlamaForCausalLM, {"mtp": False, **NINE_HEADS, "rope_parameters": LLAMA3_ROPE}),
     "llama_linear": (write_llama, LlamaForCausalLM, {"mtp": False, "rope_parameters": LINEAR_ROPE}),
     "qwen2": (write_qwen2, Qwen2ForCausalLM, {"mtp": False}),
     "dense": (write_qwen3, Qwen3ForCausalLM, {"mtp": False}),
     "dense_tied": (write_qwen3, Qwen3ForCausalLM, {"mtp": False, "tie_word_embeddings": True, "head_dim": 24}),
+    "gemma4": (gemma.write_gemma4, Gemma4ForCausalLM, {}),
+    "gemma4_per_layer_shared": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.PER_LAYER),
+    "gemma4_one_projection": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ONE_PROJECTION),
+    "gemma4_odd": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ODD),
+    "gemma3": (gemma.write_gemma3, Gemma3ForCausalLM, {}),
+    "gemma3_linear_rope": (gemma.write_gemma3, Gemma3ForCausalLM, gemma.LINEAR_ROPE),
 }
 
 

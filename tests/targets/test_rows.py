@@ -13,7 +13,8 @@ from torch import Tensor
 from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
-from tests.checkpoints import NINE_HEADS, ODD, write_llama, write_qwen2, write_qwen3_5
+from tests import gemma_checkpoints as gemma
+from tests.checkpoints import NINE_HEADS, ODD, write_llama, write_qwen2, write_qwen3_5, write_qwen3_5_moe
 from tests.teacher import Row, Teacher, ints
 from triton_kernels import Packed
 
@@ -25,8 +26,11 @@ DTYPES = (torch.float32, torch.bfloat16)
 FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, {}),
     "odd": (write_qwen3_5, ODD),
+    "experts": (write_qwen3_5_moe, {}),
     "llama": (write_llama, NINE_HEADS | {"vocab_size": 320}),
     "qwen2": (write_qwen2, {"vocab_size": 320}),
+    "gemma4": (gemma.write_gemma4, gemma.PER_LAYER),
+    "gemma4_odd": (gemma.write_gemma4, gemma.ODD),
 }
 
 

@@ -105,7 +105,7 @@ def check_attention(data: AttentionData, kernels: Any = KERNELS) -> None:
     for slot, first, rows in data.groups():
         for row in range(first, first + rows):
             starts = (torch.arange(len(data.starts)) > slot).int()
-            cut = (x[row : row + 1] for x in (one.q, one.k, one.v))
+            cut = (None if x is None else x[row : row + 1] for x in (one.q, one.k, one.v))
             alone = kernels.attention._launch(*cut, one.keys, one.values, data.positions[row : row + 1], starts, None, **data.options)
             same([alone.nan_to_num(7.0)], [out[row : row + 1].nan_to_num(7.0)])
 

@@ -25,6 +25,8 @@ FAULTS = [
     Fault("sums_not_faded", FILE, "value, sums * fade[:, None]", "value, sums", NAME),
     Fault("another_slots_cache", FILE, "(slot.to(tl.int64) * kv_heads + kv_head) * capacity", "kv_head.to(tl.int64) * capacity", NAME),
     Fault("another_kv_head", FILE, "k_ptr += (group * k_stride + kv_head) * SIZE", "k_ptr += group * k_stride * SIZE", NAME),
+    Fault("window_starts_a_block_late", FILE, "SPLIT, lowest // BLOCK * BLOCK)", "SPLIT, lowest // BLOCK * BLOCK + BLOCK)", NAME),
+    Fault("read_only_window_written", FILE, "if WRITES:", "if True:", NAME),
     Fault("window_not_written", FILE, "new = (place < stop)", "new = (place < stop - 1)", NAME),
     Fault("beyond_the_length_read", FILE, "mask=(place < end)[:, None] & inside[None]", "mask=inside[None]", NAME),
     Fault("nan_weighed_by_zero", FILE, "tl.where(number != number, 0.0, number)", "number", NAME),
@@ -35,6 +37,7 @@ WINDOWS = [
     attention_data(0, lengths=[126, 2], sizes=[4, 1], shape=(2, 2, 16), softcap=0.7),
     attention_data(1, lengths=[3, 129], sizes=[2, 3], shape=(3, 1, 7), counts=[1, 3], sliding=2),
     attention_data(2, lengths=[5], sizes=[3], shape=(1, 1, 16)),
+    attention_data(3, lengths=[70, 2], sizes=[4, 2], shape=(2, 1, 8), sliding=9, writes=False),
 ]
 WINDOWS[2].v[2], WINDOWS[2].k[2] = float("nan"), float("nan")  # the last row of a group is faulty: those before it are not
 

@@ -103,6 +103,7 @@ ATTENTION: dict[str, Callable[[], Any]] = {
     "bf16, 32 heads of 128 over 2": lambda: window_attention(torch.bfloat16, 32, 2, 128),
     "bf16, 16 heads of 256 over 2": lambda: window_attention(torch.bfloat16, 16, 2, 256),
     "bf16, 4 heads of 256 over 1, sliding, capped": lambda: window_attention(torch.bfloat16, 4, 1, 256, sliding=512, softcap=50.0),
+    "bf16, 8 heads of 512 over 1": lambda: window_attention(torch.bfloat16, 8, 1, 512),
     "bf16, 9 heads of 64 over 3": lambda: window_attention(torch.bfloat16, 9, 3, 64),
     "fp16, 16 heads of 128 over 2": lambda: window_attention(torch.float16, 16, 2, 128),
     "fp32, 16 heads of 128 over 2": lambda: window_attention(torch.float32, 16, 2, 128),

@@ -1,0 +1,61 @@
+"""config.json of a Gemma 4 assistant, and whether a target is the one it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mtp.targets.config import follow, size_in
+from mtp.targets.gemma_config import ALIASES, GEMMA4, GemmaConfig
+
+
+@dataclass(frozen=True)
+class AssistantConfig:
+    """backbone: the target's hidden size. clusters: 0 = the head has none; else the vocabulary lies in so many of one size, and
+    tokens of the `chosen` best are looked at."""
+
+    text: GemmaConfig
+    backbone: int
+    clusters: int
+    chosen: int
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> AssistantConfig:
+        """raw: its text part's settings over its own. Refuses, in one line, what the code here does not follow."""
+        kind = raw.get("model_type")
+        if "backbone_hidden_size" not in raw or ALIASES.get(str(kind), kind) != GEMMA4:
+            raise ValueError(
+                f"config.json: model_type is {kind!r}, expected gemma4_assistant with a {GEMMA4} part and backbone_hidden_size"
+            )
+        follow(
+            {
+                "hidden_size_per_layer_input": (raw.get("hidden_size_per_layer_input"), 0),
+                "use_double_wide_mlp": (bool(raw.get("use_double_wide_mlp", False)), False),
+            }
+        )
+        layers = size_in(raw, "num_hidden_layers")
+        shared = size_in(raw, "num_kv_shared_layers", 0, least=0) or layers
+        if shared != layers:
+            raise ValueError(f"config.json: num_kv_shared_layers is {shared}, expected all {layers} layers of an assistant")
+        text = GemmaConfig.layers_of({**raw, "num_kv_shared_layers": layers})
+        # transformers masks by the distance from the last committed row, and sees those at a distance of the whole window too
+        forms = tuple(form if form.sliding is None else replace(form, sliding=form.sliding + 1) for form in text.forms)
+        clusters = size_in(raw, "num_centroids", 2048) if raw.get("use_ordered_embeddings") else 0
+        chosen = size_in(raw, "centroid_intermediate_top_k", 32) if clusters else 0
+        if clusters and (text.vocab % clusters or chosen > clusters):
+            raise ValueError(
+                f"config.json: num_centroids is {clusters} and centroid_intermediate_top_k {chosen}, expected a divisor of "
+                f"{text.vocab} (vocab_size) and at most as many"
+            )
+        return cls(replace(text, forms=forms), size_in(raw, "backbone_hidden_size"), clusters, chosen)
+
+    def check_fit(self, hidden: int, vocab: int, kv: Mapping[str, tuple[int, int]]) -> None:
+        """A target's hidden size, vocabulary and, by layer type, key heads and head size. Refuses, in one line, another pair."""
+        pairs: dict[str, tuple[Any, Any]] = {"hidden size": (self.backbone, hidden), "vocabulary": (self.text.vocab, vocab)}
+        for form in self.text.forms:
+            heads, size = kv.get(form.layer_type, (0, 0))
+            pairs |= {f"{form.layer_type} key heads": (form.kv_heads, heads), f"{form.layer_type} head size": (form.size, size)}
+        for name, (mine, theirs) in pairs.items():
+            if mine != theirs:
+                raise ValueError(f"the assistant is made for a target of {name} {mine}, but this target has {theirs}")
