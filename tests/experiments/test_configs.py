@@ -22,18 +22,20 @@ from tests.checkpoints import write_qwen3_5
 from tests.gemma_checkpoints import write_assistant, write_gemma4
 
 FOLDER = PROJECT / "configs"
-GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher"))
+GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher", "model"))
 NAMES = [f"{group}={file.stem}" for group in GROUPS for file in sorted((FOLDER / group).glob("*.yaml"))]
 EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"))
 MODEL = "experiments/models/tiny_qwen"
 ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
+    "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
+    "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
+    "drafter=gemma_assistant": ["target=tiny_gemma", f"drafter.path={PROJECT}/experiments/models/tiny_gemma/assistant"],
     "workload=file": [f"workload.path={PROJECT}/experiments/prompts/code.jsonl"],
     "policy=hindsight": ["workload=synthetic"],
     "policy=oracle_p": ["workload=synthetic"],
     "grant=off": ["share=window"],
     "device=cuda": ["workload=synthetic"],  # which needs none
-    "drafter=gemma_assistant": ["workload=synthetic"],  # nor a folder
 }
 
 

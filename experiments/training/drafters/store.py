@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-TYPES = {torch.bfloat16: np.dtype(np.int16), torch.int32: np.dtype(np.int32)}  # numpy has no bf16: its bits
+TYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.bfloat16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+}  # numpy has no bf16: its bits
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Store:
         state = self._read()
         if state is not None and state["about"] != self._about:
             raise ValueError(f"{folder} holds texts that were collected with other settings")
+        self._maps: list[Any] = []
         self.rows = [Row(**row) for row in state["rows"]] if state else []
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
@@ -60,8 +64,9 @@ class Store:
 
     def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         file = self.folder / name
-        mapped = np.memmap(file, TYPES[dtype], "r+" if file.is_file() else "w+", shape=shape)
-        self._maps = [*getattr(self, "_maps", []), mapped]
+        mode: Literal["r+", "w+"] = "r+" if file.is_file() else "w+"
+        mapped = np.memmap(file, dtype=TYPES[dtype], mode=mode, shape=shape)
+        self._maps.append(mapped)
         return torch.from_numpy(mapped).view(dtype)
 
     def _read(self) -> dict[str, Any] | None:
