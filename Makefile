@@ -12,7 +12,7 @@ JOBS ?= 2
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
-	train-drafter weights lint bench bench-quick bench-compare bench-report
+	train-tiny-gemma train-drafter weights lint bench bench-quick bench-compare bench-report
 
 setup: $(STAMP)
 
@@ -87,8 +87,12 @@ policies: $(STAMP)
 published: $(STAMP)
 	@$(BIN)/python -m experiments.run experiment=published $(ARGS)
 
+# the models that ship, from scratch; killed, the same command goes on
 train-tiny: $(STAMP)
 	$(BIN)/python -m experiments.train $(ARGS)
+
+train-tiny-gemma: $(STAMP)
+	$(BIN)/python -m experiments.train model=tiny_gemma $(ARGS)
 
 # a drafter for a model of yours: make train-drafter ARGS="target.path=DIR out=DIR"
 train-drafter: $(STAMP)

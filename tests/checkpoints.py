@@ -103,7 +103,7 @@ DENSE: dict[str, Any] = {
 
 
 def write_qwen3_5(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
-    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full) with random norms, conv and gates; mtp: layers of its MTP head, 0 for none."""
+    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full), norms, conv and gates random; mtp: layers of its MTP head."""
     torch.manual_seed(seed)
     settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
     return _write(Qwen3_5ForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -9,71 +10,50 @@ from typing import Any
 
 import torch
 
-from experiments.training.corpus import KINDS, documents
+from experiments.training.corpus import KINDS, documents, packed
 from experiments.training.figures import NEW, PROMPT, TEXTS, figures
+from experiments.training.trainable import Family, family
 
 WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
 POINTS = 16  # of the loss curve
 
 
-# measured once, apart from the run that a card is about
-LOOPS = """
-What helped, measured. Phase 2, with it against without it, 450 steps of all phases each, the same seed:
-
-| | held-out loss, code / prose | after a repeated 16-gram | distinct 4-grams |
-|---|---|---|---|
-| without phase 2 (`share_loops=0`) | 3.55 / 3.90 | 54% / 53% | 0.33 / 0.34 |
-| with it (`share_loops=0.12`) | 3.68 / 4.02 | 32% / 34% | 0.58 / 0.58 |
-
-More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram 37% / 36% against 32% / 29%, distinct 4-grams
-0.52 / 0.57 against 0.60 / 0.57. Vocabulary, dropout (0 here) and data order were not varied.
-"""
-
-
 def write_card(folder: Path) -> dict[str, Any]:
     """Needs training.json beside the weights. Returns the figures."""
-    found = figures(folder)
-    (folder / "figures.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    found = figures(folder, family(training["recipe"]["family"]))
+    (folder / "figures.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card(found, training, folder), encoding="utf-8")
     return found
 
 
 def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.suffix in (".json", ".safetensors")) / 1e6
+    recipe = training["recipe"]
+    kind = family(recipe["family"])
     sections = [
-        about_section(training["recipe"]["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size),
+        kind.about(recipe["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size),
         data_section(),
-        recipe_section(training["recipe"], training["tokens"], training.get("notes", [])),
+        recipe_section(recipe, training["tokens"], training.get("notes", []), kind),
         curve_section(training["history"]),
-        figure_section(found),
+        figure_section(found, kind),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def about_section(shape: dict[str, Any], weights: float, size: float) -> str:
-    return f"""# tiny_qwen
-
-A Qwen 3.5-style hybrid language model ({shape["layers"]} layers: {shape["interval"] - 1} gated-delta layers, then one of full
-attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) with its MTP head, small enough to live in a repository:
-{weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so that speculative
-decoding can be tested and measured on a CPU on text that is not random. It knows nothing; do not ask it anything.
-
-`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about 9% and 19% of its steps, for studies with
-weaker drafters; `model.safetensors` holds the last one."""
-
-
-def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[str]) -> str:
+def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: Family) -> str:
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
+    alone = f", in the first {recipe['head_first']:.0%} only the first" if recipe["head_first"] else ""
+    processes = "1 process" if recipe["workers"] == 1 else f"{recipe['workers']} processes"
     return f"""## Recipe
 
-`python -m experiments.train minutes={recipe["minutes"]:g}`, seed {recipe["seed"]}, {recipe["workers"]} processes of one thread, on
+`python -m experiments.train model={kind.name} minutes={recipe["minutes"]:g}`, seed {recipe["seed"]}, {processes} of one thread, on
 two cores that had other work to do as well: left alone they see more tokens in these minutes. Three phases against one clock:
 1. *target*: next tokens, {seen["target"]}, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose;
-   Muon for the matrices, AdamW for the rest, rate {recipe["rate"]:g}, dropout {recipe["dropout"]:g};
+   Muon for the matrices, AdamW for the rest, rate {recipe["rate"]:g};
 2. *loops*: {seen["loops"]} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
-3. *head*: {seen["head"]}, the target frozen; three chained steps as in use, cross-entropy to the target's
-   distributions; half of the rows are the target's own continuations.""" + "".join(f"\n\n{note}" for note in notes)
+3. *head*: {seen["head"]}, the target frozen; three chained steps as in use{alone}, cross-entropy to the target's
+   distributions{kind.beside}; half of the rows are the target's own continuations.""" + "".join(f"\n\n{note}" for note in notes)
 
 
 def data_section() -> str:
@@ -89,7 +69,8 @@ def data_section() -> str:
         for licence in sorted({one.licence for one in found}):
             parts = [sum(len(one.text) for one in found if one.licence == licence and one.held_out is out) / 1e6 for out in (False, True)]
             lines.append(f"| {kind} | {licence} | {parts[0]:.2f} | {parts[1]:.2f} |")
-    return "\n".join([*lines, "", "The weights are under the project's licence, Apache-2.0."])
+    sums = [f"- `{kind}.jsonl.xz`: {hashlib.sha256(packed(kind).read_bytes()).hexdigest()}" for kind in KINDS]
+    return "\n".join([*lines, "", "SHA-256 of the files:", "", *sums, "", "The weights are under the project's licence, Apache-2.0."])
 
 
 def curve_section(history: list[list[Any]]) -> str:
@@ -100,7 +81,7 @@ def curve_section(history: list[list[Any]]) -> str:
     return "\n".join([*lines, *(f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |" for phase, step, minutes, loss in chosen)])
 
 
-def figure_section(found: dict[str, Any]) -> str:
+def figure_section(found: dict[str, Any], kind: Family) -> str:
     lines = [
         "## Figures",
         "",
@@ -114,26 +95,27 @@ def figure_section(found: dict[str, Any]) -> str:
     def row(name: str, cells: list[str]) -> None:
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
 
-    row("held-out loss, nats per token", [f"{kind['held_out_loss']:.2f}" for kind in found.values()])
-    row("share of own text after its first repeated 16-gram", [f"{kind['repetition']:.2f}" for kind in found.values()])
-    row("distinct 4-grams of own text", [f"{kind['distinct_4grams']:.2f}" for kind in found.values()])
+    row("held-out loss, nats per token", [f"{one['held_out_loss']:.2f}" for one in found.values()])
+    row("share of own text after its first repeated 16-gram", [f"{one['repetition']:.2f}" for one in found.values()])
+    row("distinct 4-grams of own text", [f"{one['distinct_4grams']:.2f}" for one in found.values()])
     for name in next(iter(found.values()))["heads"]:
-        heads = [kind["heads"][name] for kind in found.values()]
+        heads = [one["heads"][name] for one in found.values()]
         row(f"{name}: teacher-forced, positions 1/2/3", [_three(head["teacher_forced"]) for head in heads])
         row(f"{name}: own text, positions 1/2/3", [_three(head["own"]) for head in heads])
         row(f"{name}: first draft, novel tokens of own text", [f"{head['own_novel_first']:.2f}" for head in heads])
         row(f"{name}: tokens per round of 3 drafts", [f"{head['mean_acceptance_length']:.2f}" for head in heads])
-    row("share of novel tokens in own text", [f"{kind['heads']['high']['own_novel_share']:.2f}" for kind in found.values()])
-    looped = ", ".join(f"{one['repetition']:.0%} of its {kind}" for kind, one in found.items())
+    best = list(kind.drafters)[-1]
+    row("share of novel tokens in own text", [f"{one['heads'][best]['own_novel_share']:.2f}" for one in found.values()])
+    looped = ", ".join(f"{one['repetition']:.0%} of its {text}" for text, one in found.items())
     lines += [
         "",
         f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes",
     ]
-    lines += ["over the text, and phase 2.", LOOPS]
-    for kind, least in WANTED.items():
-        got = found[kind]["heads"]["high"]["own_novel_first"]
+    lines += ["over the text, and phase 2.", *(["", kind.measured.strip()] if kind.measured else [])]
+    for text, least in WANTED.items():
+        got = found[text]["heads"][best]["own_novel_first"]
         verdict = "met" if got >= least else "missed"
-        lines += ["", f"Wanted on novel tokens of {kind}: at least {least:.2f}; {got:.2f}: {verdict}."]
+        lines += ["", f"Wanted on novel tokens of {text}: at least {least:.2f}; {got:.2f}: {verdict}."]
     return "\n".join(lines)
 
 

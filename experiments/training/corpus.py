@@ -31,11 +31,15 @@ class Document:
         return int(hashlib.sha256(self.source.encode()).hexdigest(), 16) % share == 0
 
 
+def packed(kind: str) -> Path:
+    return DATA / f"{kind}.jsonl.xz"
+
+
 def documents(kind: str, characters: int | None = None) -> list[Document]:
     """In their pinned order; characters: the first documents that hold so many."""
     found: list[Document] = []
     total = 0
-    with lzma.open(DATA / f"{kind}.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(packed(kind), "rt", encoding="utf-8") as lines:
         for line in lines:
             if characters is not None and total >= characters:
                 break

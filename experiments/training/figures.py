@@ -9,61 +9,52 @@ import torch
 from torch import Tensor
 
 from experiments.training.corpus import KINDS, Corpus
-from experiments.training.folder import read_folder
 from experiments.training.generate import continue_greedy, spread
 from experiments.training.losses import DEPTH, next_token
-from experiments.training.model import Model
-from experiments.training.mtp_head import MtpHead
+from experiments.training.trainable import Drafter, Family, Target
 from mtp.metrics import new_grams
 
 TEXTS, WINDOW = 64, 192  # held-out windows
 PROMPT, NEW = 48, 128  # tokens of a continued text
 WARM = 16  # first anchors of a window that are not counted: too little context
 
-HEADS = {"low": "heads/low.safetensors", "mid": "heads/mid.safetensors", "high": "model.safetensors"}
 
-
-def figures(folder: Path) -> dict[str, Any]:
-    """By kind of text: loss, repetition, and each head's acceptance. Rates are shares of 1."""
-    model, _, tokenizer = read_folder(folder)
+def figures(folder: Path, family: Family) -> dict[str, Any]:
+    """By kind of text: loss, repetition, and each drafter's acceptance. Rates are shares of 1."""
+    model, _, tokenizer = family.read(folder)
     corpus = Corpus.load(tokenizer)
     result: dict[str, Any] = {}
     for kind in KINDS:
         held_out = corpus.held_out[kind]
         text = spread(held_out, TEXTS, WINDOW)
         own = continue_greedy(model, spread(held_out, TEXTS, PROMPT), NEW)
-        heads = {name: read_folder(folder, file)[1] for name, file in HEADS.items() if (folder / file).is_file()}
+        heads = {name: family.read(folder, file)[1] for name, file in family.drafters.items() if (folder / file).is_file()}
         result[kind] = {
             "held_out_loss": loss(model, text),
-            "repetition": sum(after_repeat(row[PROMPT:]) for row in own.ids.tolist()) / (TEXTS * NEW),
-            "distinct_4grams": distinct(own.ids[:, PROMPT:]),
-            "heads": {name: head_figures(model, head, text, own.ids, own.hidden) for name, head in heads.items()},
+            "repetition": sum(after_repeat(row[PROMPT:]) for row in own.tolist()) / (TEXTS * NEW),
+            "distinct_4grams": distinct(own[:, PROMPT:]),
+            "heads": {name: head_figures(model, head, text, own) for name, head in heads.items()},
         }
     return result
 
 
 @torch.no_grad()
-def loss(model: Model, text: Tensor) -> float:
+def loss(model: Target, text: Tensor) -> float:
     """Nats per token."""
     return float(torch.stack([next_token(model, rows) for rows in text.split(16)]).mean())
 
 
 @torch.no_grad()
-def head_figures(model: Model, head: MtpHead, text: Tensor, own: Tensor, hidden: Tensor) -> dict[str, Any]:
+def head_figures(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[str, Any]:
     """teacher_forced: on held-out text, the true tokens fed; a draft is right if it is the target's own argmax there.
     own: on the target's greedy text, the head's own drafts fed. Each by position: conditional on all drafts before it."""
     taught = []
     for rows in text.split(16):
-        target = model(rows)
-        labels = model.logits(target).argmax(-1)
-        picks = [model.logits(step.hidden).argmax(-1) for step in head.chain(model, rows, target, DEPTH)]
+        read = model.read(rows)
+        labels = model.logits(read.hidden).argmax(-1)
+        picks = [step.picks for step in head.chain(model, rows, read, DEPTH)]
         taught.append(torch.stack([pick == labels[:, 1 + i : 1 + i + pick.shape[1]] for i, pick in enumerate(picks)], -1))
-    right = []
-    for rows, states in zip(own.split(16), hidden.split(16), strict=True):
-        steps = head.chain(model, rows[:, :-1], states, DEPTH, own=True)
-        drafts = [step.picks for step in steps if step.picks is not None]
-        right.append(torch.stack([pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1))
-    accepted = torch.cat(right)[:, PROMPT - 1 :].int().cumprod(-1)  # [texts, anchors, depth], anchors in the text's new part
+    accepted = accepted_of(model, head, own)
     first = accepted[..., 0].bool()
     novel = torch.tensor([new_grams(row, 4) for row in own.tolist()])[:, PROMPT + 1 : PROMPT + 1 + first.shape[1]]
     return {
@@ -73,6 +64,16 @@ def head_figures(model: Model, head: MtpHead, text: Tensor, own: Tensor, hidden:
         "own_novel_share": float(novel.float().mean()),
         "mean_acceptance_length": walk(accepted.sum(-1)),
     }
+
+
+@torch.no_grad()
+def accepted_of(model: Target, head: Drafter, own: Tensor) -> Tensor:
+    """[texts, anchors, DEPTH] 0 or 1: whether drafts 1.. of an anchor of the text's new part are all right. own: [texts, tokens]."""
+    right = []
+    for rows in own.split(16):
+        drafts = [step.picks for step in head.chain(model, rows[:, :-1], model.read(rows[:, :-1]), DEPTH, own=True)]
+        right.append(torch.stack([pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1))
+    return torch.cat(right)[:, PROMPT - 1 :].int().cumprod(-1)
 
 
 def conditional(accepted: Tensor) -> list[float]:

@@ -13,18 +13,15 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from experiments.training.corpus import Corpus, Windows
-from experiments.training.folder import write_folder, write_head
 from experiments.training.generate import continue_greedy
-from experiments.training.losses import distance, next_token, unlikelihood
-from experiments.training.model import Model
-from experiments.training.mtp_head import MtpHead
+from experiments.training.losses import DEPTH, distance, next_token, unlikelihood
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
 from experiments.training.recipe import PHASES, Recipe
 from experiments.training.team import Team
+from experiments.training.trainable import Drafter, Target, family
 
 CHECKPOINT = "checkpoint.pt"
-SNAPSHOTS = {0.27: "low", 0.35: "mid"}  # share of the head's time, whose first fifth its texts may take -> what it is called
 LOOP_ROWS = 16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
 LOOP_RATE = 0.3  # of the target's rate
 OWN_ROWS, OWN_PROMPT = 64, 32  # of a batch of continuations
@@ -50,8 +47,9 @@ class Training:
     def __init__(self, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, out: Path, team: Team, progress: Progress) -> None:
         self.recipe, self.corpus, self.tokenizer, self.out, self.team, self.progress = recipe, corpus, tokenizer, out, team, progress
         torch.manual_seed(recipe.seed)
-        self.model = Model(recipe.shape)
-        self.head = MtpHead(self.model)
+        self.family = family(recipe.family)
+        self.model: Target = self.family.target(recipe.shape)
+        self.head: Drafter = self.family.drafter(self.model)
         self.shares = {"code": 1 - recipe.prose, "prose": recipe.prose}
         self.place, self.own = Place(), torch.zeros(0, dtype=torch.long)
         self.windows = Windows(corpus.train, self.shares, recipe.length + 1, recipe.seed)
@@ -71,7 +69,7 @@ class Training:
                 self._save()
 
     def _target(self) -> None:
-        self._fit(self.model, lambda ids: next_token(self.model, ids, self.recipe.dropout), self.recipe.batch)
+        self._fit(self.model, lambda ids: next_token(self.model, ids), self.recipe.batch)
 
     def _loops(self) -> None:
         def loss(ids: Tensor) -> Tensor:
@@ -89,13 +87,17 @@ class Training:
         seen = self.windows.seen
         self.windows = Windows(texts, shares, self.recipe.head_length, self.recipe.seed + 1)
         self.windows.seen.update({kind: count for kind, count in seen.items() if kind in texts})
-        self._fit(self.head, lambda ids: distance(self.model, self.head, ids), self.recipe.head_batch)
+
+        def loss(ids: Tensor) -> Tensor:
+            return distance(self.model, self.head, ids, 1 if self._progress() < self.recipe.head_first else DEPTH)
+
+        self._fit(self.head, loss, self.recipe.head_batch)
 
     def _enter(self, phase: str) -> None:
         """What a phase starts from."""
         if phase == "head":
             self.model.eval()
-            self.head = MtpHead(self.model)
+            self.head = self.family.drafter(self.model)
             self.optimizer = Optimizer(self.head, self.recipe.head_rate, self.recipe.decay)
             self.windows = Windows(self.corpus.train, self.shares, self.recipe.head_length, self.recipe.seed + 1)
         else:
@@ -109,24 +111,24 @@ class Training:
         rows = min(OWN_ROWS, recipe.own_texts)
         while len(made) * rows * self.team.size < recipe.own_texts and (not made or self._progress() < OWN_SHARE):
             every = prompts.take(rows * self.team.size)
-            with torch.autocast("cpu", torch.bfloat16):
-                made.append(self.team.gather(continue_greedy(self.model, self.team.share(every), recipe.head_length - OWN_PROMPT).ids))
+            with self._arithmetic():
+                made.append(self.team.gather(continue_greedy(self.model, self.team.share(every), recipe.head_length - OWN_PROMPT)))
         self.own = torch.cat(made)
 
     def _fit(self, module: nn.Module, loss_of: Callable[[Tensor], Tensor], rows: int) -> None:
         place, phase = self.place, PHASES[self.place.phase]
         first, begun = place.step, time.monotonic()
-        due = {at: name for at, name in SNAPSHOTS.items() if phase == "head"}
+        due = {at: name for at, name in self.family.snapshots.items() if phase == "head"}
         before = self._progress()
         while (done := self._progress()) < 1:
             for at in [at for at in due if at <= done]:
                 name = due.pop(at)
                 if (before < at or place.step == 0) and self.team.rank == 0:
-                    write_head(self.head, self.out / "heads" / f"{name}.safetensors")
-                    write_folder(self.model, self.head, self.tokenizer, self.out)
+                    self.family.write_drafter(self.head, self.out / self.family.drafters[name])
+                    self.family.write(self.model, self.head, self.tokenizer, self.out)
             module.train()
             ids = self.team.share(self.windows.take(rows))
-            with torch.autocast("cpu", torch.bfloat16):
+            with self._arithmetic():
                 loss = loss_of(ids)
             loss.backward()
             self.team.average(self.optimizer.parameters)
@@ -145,7 +147,10 @@ class Training:
         module.eval()
         place.history.append((phase, place.step, (place.before_s + place.spent_s) / 60, place.loss))
         if self.team.rank == 0:
-            write_folder(self.model, self.head, self.tokenizer, self.out)
+            self.family.write(self.model, self.head, self.tokenizer, self.out)
+
+    def _arithmetic(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.bf16)
 
     def _progress(self) -> float:
         """0 to 1 through the phase, the same in every process. Also moves the clock."""

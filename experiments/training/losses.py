@@ -7,16 +7,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from experiments.training.generate import continue_greedy
-from experiments.training.model import Model
-from experiments.training.mtp_head import MtpHead
+from experiments.training.trainable import Drafter, Frozen, Read, Target
 
 DEPTH = 3  # chained steps the head is trained on
 FADE = 0.8  # weight of each step relative to the one before
 
 
-def next_token(model: Model, ids: Tensor, drop: float = 0.0) -> Tensor:
+def next_token(model: Target, ids: Tensor) -> Tensor:
     """Mean cross-entropy in nats. ids: [batch, tokens + 1]."""
-    logits = model.logits(model(ids[:, :-1], drop=drop)).float()
+    logits = model.logits(model(ids[:, :-1])).float()
     return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
@@ -32,9 +31,9 @@ def repeats(ids: Tensor, size: int = 4) -> Tensor:
     return marks
 
 
-def unlikelihood(model: Model, prompts: Tensor, new: int) -> Tensor:
+def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
     """-log(1 - p) of the target's own greedy tokens that complete a 4-gram it has already written (Welleck et al., 2019)."""
-    ids = continue_greedy(model, prompts, new).ids
+    ids = continue_greedy(model, prompts, new)
     marks = repeats(ids)[:, prompts.shape[1] :]
     hidden = model(ids[:, :-1])[:, prompts.shape[1] - 1 :]
     chance = model.logits(hidden).float().softmax(-1).gather(2, ids[:, prompts.shape[1] :, None])[..., 0]
@@ -42,15 +41,22 @@ def unlikelihood(model: Model, prompts: Tensor, new: int) -> Tensor:
     return (lost * marks).sum() / marks.numel()
 
 
-def distance(model: Model, head: MtpHead, ids: Tensor) -> Tensor:
-    """Cross-entropy of the head's chained drafts to the target's distributions, mean over steps with fading weights."""
+def distance(model: Target, drafter: Drafter, ids: Tensor, depth: int = DEPTH) -> Tensor:
+    """`chained` with the target's rows of a text. ids: [batch, tokens]."""
     with torch.no_grad():
-        hidden = model(ids)
+        read = model.read(ids)
+    return chained(model, drafter, ids, read, depth)
+
+
+def chained(target: Frozen, drafter: Drafter, ids: Tensor, read: Read, depth: int = DEPTH) -> Tensor:
+    """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
+    fading weights. ids: [batch, tokens]; read: of these tokens."""
+    with torch.no_grad():
+        chances = target.logits(read.hidden).float().softmax(-1)
     total = torch.zeros(())
-    steps = head.chain(model, ids, hidden, DEPTH)
-    for i, step in enumerate(steps):
-        with torch.no_grad():
-            wanted = model.logits(hidden[:, 1 + i : 1 + i + step.hidden.shape[1]]).float().softmax(-1)
-        got = model.logits(step.hidden).float().log_softmax(-1)
-        total = total - FADE**i * (wanted * got).sum(-1).mean()
-    return total / sum(FADE**i for i in range(DEPTH))
+    for i, step in enumerate(drafter.chain(target, ids, read, depth)):
+        after = slice(1 + i, 1 + i + step.hidden.shape[1])
+        wanted = chances[:, after]
+        far = -(wanted * step.logits.float().log_softmax(-1)).sum(-1).mean()
+        total = total + FADE**i * (far + drafter.beside(step, read.hidden[:, after], wanted))
+    return total / sum(FADE**i for i in range(depth))

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding, linear, rms_norm, scaled_dot_product_attention, silu, softplus
+from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu, softplus
 
+from experiments.checks import BadInput
 from experiments.training.delta import gated_delta
+from experiments.training.trainable import Read, Target
 
 EPS = 1e-6
 
@@ -34,6 +36,13 @@ class Shape:
     linear_value: int = 64
     kernel: int = 4
     context: int = 1024
+
+    def __post_init__(self) -> None:
+        """Raises BadInput."""
+        if self.layers % self.interval:
+            raise BadInput(f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})")
+        if self.heads % self.kv_heads:
+            raise BadInput(f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})")
 
     @property
     def layer_types(self) -> list[str]:
@@ -221,12 +230,11 @@ class Block(nn.Module):
     def mixer(self) -> Attention | GatedDelta:
         return self.self_attn if self.full else self.linear_attn
 
-    def forward(self, x: Tensor, rope: Rope, state: dict[str, Tensor] | None = None, drop: float = 0.0) -> Tensor:
-        x = x + dropout(self.mixer(self.input_layernorm(x), rope, state), drop, self.training)
-        return self.finish(x, drop)
+    def forward(self, x: Tensor, rope: Rope, state: dict[str, Tensor] | None = None) -> Tensor:
+        return self.finish(x + self.mixer(self.input_layernorm(x), rope, state))
 
-    def finish(self, x: Tensor, drop: float = 0.0) -> Tensor:
-        return x + dropout(self.mlp(self.post_attention_layernorm(x)), drop, self.training)
+    def finish(self, x: Tensor) -> Tensor:
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
@@ -241,8 +249,8 @@ class Decoder(nn.Module):
 State = list[dict[str, Tensor]]
 
 
-class Model(nn.Module):
-    """The target. Its head is the embedding."""
+class Model(Target):
+    """Its head is the embedding."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -251,15 +259,16 @@ class Model(nn.Module):
         self.rope = Rope(shape)
 
     def state(self) -> State:
-        """Empty caches, one for each layer, for `forward` to fill and continue from."""
         return [{} for _ in range(self.shape.layers)]
 
-    def forward(self, ids: Tensor, state: State | None = None, drop: float = 0.0) -> Tensor:
-        """ids: [batch, tokens] -> hidden rows after the last norm [batch, tokens, hidden]."""
-        x = dropout(embedding(ids, self.model.embed_tokens.weight), drop, self.training)
+    def forward(self, ids: Tensor, state: State | None = None) -> Tensor:
+        x = self.embed(ids)
         for i, layer in enumerate(self.model.layers):
-            x = layer(x, self.rope, None if state is None else state[i], drop)
+            x = layer(x, self.rope, None if state is None else state[i])
         return self.model.norm(x)
+
+    def read(self, ids: Tensor) -> Read:
+        return Read(self(ids), {})
 
     def logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.model.embed_tokens.weight)

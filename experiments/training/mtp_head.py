@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
+from experiments.training.chain import attend_chained
 from experiments.training.model import Block, Model, Norm
+from experiments.training.trainable import Drafted, Drafter, Read
 
 
-class Drafted(NamedTuple):
-    """One step of a chain, for every anchor of a sequence."""
-
-    hidden: Tensor  # [batch, anchors, hidden] after the head's last norm
-    picks: Tensor | None  # [batch, anchors] where the chain ran on its own picks
-
-
-class MtpHead(nn.Module):
+class MtpHead(Drafter):
     """Parameters carry the checkpoint's names without `mtp.`. Starts as a copy of the target's last block and norm."""
 
     def __init__(self, model: Model) -> None:
@@ -34,36 +27,26 @@ class MtpHead(nn.Module):
         assert last.full
         self.layers[0].load_state_dict(last.state_dict())
 
-    def chain(self, model: Model, ids: Tensor, hidden: Tensor, depth: int, own: bool = False) -> list[Drafted]:
-        """Drafts 1..depth at every anchor t = 0..anchors - 1 of a text, anchors = tokens - depth.
-
-        ids: [batch, tokens]; hidden: the target's rows [batch, tokens, hidden]. Step s of anchor t reads token t + s + 1 (own:
-        the pick of step s - 1) and stands for position t + s. As in use, it attends to the committed entries 0..t, which all
-        are made from the target's rows, and to its own provisional entries of the steps before.
+    def chain(self, target: Model, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+        """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
+        from the target's rows, and to its own provisional entries of the steps before.
         """
         block, anchors = self.layers[0], ids.shape[1] - depth
         assert isinstance(block, Block)
         attention = block.self_attn
         groups, scale = attention.shape.heads // attention.shape.kv_heads, attention.shape.head_size**-0.5
-        causal = torch.ones(anchors, anchors, dtype=torch.bool).tril()
-        out, picks = hidden[:, :anchors], ids[:, 1 : 1 + anchors]
+        out, picks = read.hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
         steps = []
         for step in range(depth):
             token = picks if own else ids[:, 1 + step : 1 + step + anchors]
-            x = self.fc(torch.cat([self.pre_fc_norm_embedding(model.embed(token)), self.pre_fc_norm_hidden(out)], -1))
-            q, k, v, gate = attention.qkv(block.input_layernorm(x), model.rope, step)
+            x = self.fc(torch.cat([self.pre_fc_norm_embedding(target.embed(token)), self.pre_fc_norm_hidden(out)], -1))
+            q, k, v, gate = attention.qkv(block.input_layernorm(x), target.rope, step)
             keys.append(k.repeat_interleave(groups, 1))
             values.append(v.repeat_interleave(groups, 1))
-            scores = [(q @ keys[0].transpose(2, 3)).masked_fill(~causal, float("-inf"))]  # [batch, heads, anchors, anchors]
-            scores += [(q * one).sum(-1, keepdim=True) for one in keys[1:]]
-            weights = (torch.cat(scores, -1).float() * scale).softmax(-1).to(v.dtype)
-            mixed = weights[..., :anchors] @ values[0]
-            for i, value in enumerate(values[1:]):
-                mixed = mixed + weights[..., anchors + i, None] * value
+            mixed = attend_chained(q, keys, values, scale)
             out = self.norm(block.finish(x + attention.leave(mixed, gate)))
-            if own:
-                picks = model.logits(out).argmax(-1)
-            steps.append(Drafted(out, picks if own else None))
+            steps.append(Drafted(out, target.logits(out)))
+            picks = steps[-1].picks if own else picks
         return steps

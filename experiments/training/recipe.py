@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.checks import BadInput, integer, number
-from experiments.training.model import Shape
+from experiments.checks import BadInput, choice, integer, number
+from experiments.training.trainable import FAMILIES, family
 
 PHASES = ("target", "loops", "head")
 
 
 @dataclass(frozen=True)
 class Recipe:
+    family: str  # of models
+    shape: Any  # its sizes, the family's dataclass
     minutes: float  # of wall clock, all phases; the learning rates follow it
     steps: int | None  # optimizer steps of all phases instead of minutes: the same on every machine
     seed: int
@@ -24,29 +26,30 @@ class Recipe:
     prose: float  # share of rows
     rate: float
     decay: float
-    dropout: float
+    bf16: bool  # matrix products in bf16; some CPUs are faster in fp32
     share_loops: float  # of the minutes, for teaching the target off its loops
     share_head: float  # of the minutes, for the MTP head
     head_batch: int
     head_length: int
     head_rate: float
+    head_first: float  # share of its steps in which only the first draft of a chain is trained, at about a third of the price
     own_texts: int  # the target's continuations that half of the head's rows are taken from
     save_s: float  # seconds between checkpoints
-    shape: Shape = field(default_factory=Shape)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Recipe:
         """Raises BadInput: one line that names key, value and what is allowed."""
         given = dict(values)
+        kind = family(choice("family", given["family"], list(FAMILIES))).shape
         sizes = given.pop("shape")
-        shape = Shape(**{key: _size(f"shape.{key}", value, isinstance(getattr(Shape, key), float)) for key, value in sizes.items()})
-        if shape.layers % shape.interval:
-            raise BadInput(f"shape.layers is {shape.layers}, expected a multiple of shape.interval ({shape.interval})")
-        if shape.heads % shape.kv_heads:
-            raise BadInput(f"shape.kv_heads is {shape.kv_heads}, expected a divisor of shape.heads ({shape.heads})")
+        if unknown := sizes.keys() - asdict(kind()).keys():
+            raise BadInput(f"shape.{min(unknown)} is given, expected one of {', '.join(asdict(kind()))}")
+        shape = kind(**{key: _size(f"shape.{key}", value, isinstance(getattr(kind, key), float)) for key, value in sizes.items()})
         if shape.vocab < 257:
             raise BadInput(f"shape.vocab is {shape.vocab}, expected an integer, at least 257")
-        for key in ("seed", "save_s", "decay", "dropout", "share_loops", "share_head", "prose"):
+        if not isinstance(given["bf16"], bool):
+            raise BadInput(f"bf16 is {given['bf16']!r}, expected true or false")
+        for key in ("seed", "save_s", "decay", "share_loops", "share_head", "head_first", "prose"):
             (integer if key == "seed" else number)(key, given[key], 0)
         for key in ("workers", "batch", "length", "head_batch", "head_length", "own_texts"):
             integer(key, given[key], 1)
@@ -56,7 +59,7 @@ class Recipe:
         for key in ("minutes", "rate", "head_rate"):
             if number(key, given[key], 0) == 0:
                 raise BadInput(f"{key} is {given[key]}, expected a finite number above 0")
-        for key in ("dropout", "prose"):
+        for key in ("prose", "head_first"):
             if given[key] >= 1:
                 raise BadInput(f"{key} is {given[key]}, expected a number from 0 to below 1")
         if given["share_loops"] + given["share_head"] >= 1:

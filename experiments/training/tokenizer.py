@@ -22,7 +22,9 @@ def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
     return tokenizer
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
+def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> int:
+    """Makes the folder. Returns the end token's id."""
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -32,3 +34,6 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
         "clean_up_tokenization_spaces": False,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    end: int | None = tokenizer.token_to_id(END)
+    assert end is not None
+    return end

@@ -61,7 +61,7 @@ class QwenMtp:
         self.target = target
         self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
         self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
-        shapes = mtp_shapes(config, fused=self._checkpoint.holds("mtp.layers.0.mlp.experts.gate_up_proj"))
+        shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
         w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]

@@ -119,8 +119,8 @@ def test_prompts_shorter_than_there_are_layers(models: tuple[Path, Any, MtpModel
     """A further layer has no entry before it has a token that far ahead."""
     student = Student(models[0], texts)
     student.begin(2, 60)
-    student.begin(0, prompt, chunk)
-    for rows, kept in ((2, 1), (4, 1), (4, 2), (1, 1)):
+    agrees(models, student, student.begin(0, prompt, chunk, DEPTH), 0)
+    for rows, kept in ((4, 3 if chunk == 9 else 1), (4, 1), (4, 2), (1, 1)):
         agrees(models, student, student.draft({0: rows, 2: 2}, {0: kept, 2: 1}), 0)
 
 
@@ -191,16 +191,17 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tupl
 @pytest.mark.parametrize(
     ("write", "reference"), [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)], ids=DENSE_NAMES
 )
-def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any):
+@pytest.mark.parametrize("new", [48, pytest.param(200, marks=pytest.mark.slow)])
+def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any, new: int):
     """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
     model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
-    prompt, new = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]]), 48
+    prompt = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]])
     forwards = []
     model.register_forward_pre_hook(lambda *_: forwards.append(1))
     expected = model.generate(prompt, max_new_tokens=new, do_sample=False, use_mtp=True)[0, prompt.shape[1] :].tolist()
 
     slots = 2
-    target = load_target(tmp_path, slots=slots, context=128, dtype=torch.float32)
+    target = load_target(tmp_path, slots=slots, context=256, dtype=torch.float32)
     drafter = load_qwen_mtp(tmp_path, target, buckets=Buckets())
     teacher = Teacher(target, {1: prompt[0]}, slots)
     logits, hidden = teacher.prefill(1, prompt.shape[1])
@@ -234,9 +235,9 @@ def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, r
 # ---- M01: weights that are missing, renamed, doubled, mis-shaped
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen3_5(tmp_path_factory.mktemp("m01"))
+@pytest.fixture(scope="module", params=["hybrid", "experts", "llama", "qwen2", "dense_tied"])
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FORMS[request.param][0](tmp_path_factory.mktemp("m01"))
 
 
 @pytest.fixture
@@ -258,7 +259,7 @@ def refusal(folder: Path) -> str:
 
 def test_m01_i_no_mtp_tensors(folder: Path):
     names = [name for name in load_file(folder / "model.safetensors") if name.startswith("mtp.")]
-    assert len(names) == 15
+    assert len(names) >= 13
     rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name not in names})
     message = refusal(folder)
     assert "missing" in message
@@ -279,11 +280,14 @@ def test_m01_iii_one_doubled_and_one_misshaped(folder: Path):
 
 
 @pytest.mark.parametrize("raw", [-0.033, 0.967])
-def test_m01_iv_norms_are_an_offset_from_one(folder: Path, raw: float):
+def test_m01_iv_norms_are_an_offset_from_one_in_their_family_alone(folder: Path, raw: float):
+    """Never guessed by value."""
+    offset = float(json.loads((folder / "config.json").read_text())["model_type"].startswith("qwen3_5"))
     rewrite(folder, lambda tensors: {n: torch.full_like(t, raw) if n.startswith("mtp.") and "norm" in n else t for n, t in tensors.items()})
     drafter = load(folder)
     norms = [drafter.norm, drafter.embedding_norm, drafter.hidden_norm, drafter.blocks[0].before_mixer, drafter.blocks[0].before_mlp]
-    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, 1 + raw)) for norm in [*norms, drafter.attention[0].norm])
+    norms += [drafter.attention[0].norm] if drafter.attention[0].norm is not None else []
+    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, offset + raw)) for norm in norms)
 
 
 @pytest.mark.parametrize("key", ["mtp_num_hidden_layers", "num_mtp_layers"])

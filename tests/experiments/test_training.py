@@ -23,12 +23,13 @@ from experiments.checks import BadInput
 from experiments.train import CONFIGS, run, settings, train
 from experiments.training.corpus import Windows
 from experiments.training.delta import CHUNK, gated_delta, inverse_unit_lower, unit
-from experiments.training.folder import read_folder, write_folder
 from experiments.training.generate import continue_greedy
 from experiments.training.losses import repeats
 from experiments.training.model import Model, Shape
 from experiments.training.mtp_head import MtpHead
+from experiments.training.qwen_folder import read_folder, write_folder
 from experiments.training.tokenizer import train_tokenizer
+from experiments.training.trainable import Read
 
 MICRO = Shape(
     vocab=320, hidden=48, layers=4, intermediate=64, heads=4, kv_heads=2, head_size=16, linear_heads=3, linear_key=8, linear_value=16
@@ -116,7 +117,7 @@ def test_head_loads_in_transformers_with_an_equal_first_draft(written: tuple[Pat
     full = torch.randint(MICRO.vocab, (1, 24))
     with torch.no_grad():
         hidden = model(full)
-        mine = model.logits(head.chain(model, full, hidden, 1)[0].hidden)[:, -1]
+        mine = model.logits(head.chain(model, full, Read(hidden, {}), 1)[0].hidden)[:, -1]
         cache = MtpCache(config=theirs.config.get_mtp_config())
         cache.activate_past_recording()
         positions = torch.arange(1, 24)[None]
@@ -136,9 +137,7 @@ def test_greedy_text_by_steps_is_greedy_text_at_once(written: tuple[Path, Model,
     _, model, _ = written
     made = continue_greedy(model, torch.randint(MICRO.vocab, (3, 37)), 40)
     with torch.no_grad():
-        hidden = model(made.ids[:, :-1])
-    torch.testing.assert_close(made.hidden, hidden, rtol=1e-3, atol=1e-3)
-    assert torch.equal(model.logits(hidden)[:, 36:].argmax(-1), made.ids[:, 37:])
+        assert torch.equal(model.logits(model(made[:, :-1]))[:, 36:].argmax(-1), made[:, 37:])
 
 
 def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(written: tuple[Path, Model, MtpHead]) -> None:
@@ -146,13 +145,13 @@ def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(written: tuple[Pat
     _, model, head = written
     ids = torch.randint(MICRO.vocab, (1, 20))
     with torch.no_grad():
-        hidden = model(ids)
-        own = head.chain(model, ids, hidden, 3, own=True)
+        read = model.read(ids)
+        own = head.chain(model, ids, read, 3, own=True)
         anchor = own[0].hidden.shape[1] - 1
-        picks = [int(step.picks[0, anchor]) for step in own if step.picks is not None]
+        picks = [int(step.picks[0, anchor]) for step in own]
         spelled = ids.clone()
         spelled[0, anchor + 2 : anchor + 4] = torch.tensor(picks[:2])
-        taught = head.chain(model, spelled, hidden, 3)
+        taught = head.chain(model, spelled, read, 3)
     for one, other in zip(own, taught, strict=True):
         torch.testing.assert_close(one.hidden[:, anchor], other.hidden[:, anchor])
 

@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-TYPES = {torch.bfloat16: np.dtype(np.int16), torch.int32: np.dtype(np.int32)}  # numpy has no bf16: its bits
+TYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.bfloat16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+}  # numpy has no bf16: its bits
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Store:
         state = self._read()
         if state is not None and state["about"] != self._about:
             raise ValueError(f"{folder} holds texts that were collected with other settings")
+        self._maps: list[Any] = []
         self.rows = [Row(**row) for row in state["rows"]] if state else []
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
@@ -53,21 +57,16 @@ class Store:
         part.replace(self.folder / "rows.json")
 
     def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
-        """Numbers of the rows that are so."""
-        length = self.tokens.shape[1]
-        return torch.tensor(
-            [
-                number
-                for number, row in enumerate(self.rows)
-                if row.held_out is held_out and kind in (None, row.kind) and own in (None, row.begin < length)
-            ],
-            dtype=torch.long,
-        )
+        """Places of the rows that are so, in the order of their prompts, whichever ended first."""
+        length, places = self.tokens.shape[1], sorted(range(len(self.rows)), key=lambda place: self.rows[place].number)
+        found = [place for place in places if self.rows[place].held_out is held_out and kind in (None, self.rows[place].kind)]
+        return torch.tensor([place for place in found if own in (None, self.rows[place].begin < length)], dtype=torch.long)
 
     def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         file = self.folder / name
-        mapped = np.memmap(file, TYPES[dtype], "r+" if file.is_file() else "w+", shape=shape)
-        self._maps = [*getattr(self, "_maps", []), mapped]
+        mode: Literal["r+", "w+"] = "r+" if file.is_file() else "w+"
+        mapped = np.memmap(file, dtype=TYPES[dtype], mode=mode, shape=shape)
+        self._maps.append(mapped)
         return torch.from_numpy(mapped).view(dtype)
 
     def _read(self) -> dict[str, Any] | None:

@@ -1,0 +1,130 @@
+"""The Gemma 4 family of the trainer: the Hugging Face folders of target and assistant, written and read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import PreTrainedConfig
+
+from experiments.training.assistant import Assistant
+from experiments.training.gemma import Gemma, GemmaShape
+from experiments.training.tokenizer import write_tokenizer
+from experiments.training.trainable import Family
+
+ASSISTANT = "assistant"  # its folder below the target's
+
+
+def start_assistant(target: Gemma) -> Assistant:
+    return Assistant.start(target.shape.assistant_config(), target.net.state_dict(), target.net.config.layer_types or ())
+
+
+def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
+    """A text config as published checkpoints write it: the full layers' head size is one key."""
+    values = config.to_dict() | {"dtype": str(dtype).removeprefix("torch.")}
+    (overrides,) = {tuple(one.items()) for one in values.pop("per_layer_config").values()}
+    return values | {"global_head_dim": dict(overrides)["head_dim"]}
+
+
+def write_weights(net: nn.Module, folder: Path, dtype: torch.dtype) -> None:
+    """Without the head, which is the embedding. Aside, then renamed."""
+    weights = {name: tensor.detach() for name, tensor in net.state_dict().items() if name != "lm_head.weight"}
+    kept = {name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous() for name, tensor in weights.items()}
+    save_file(kept, folder / "model.part", metadata={"format": "pt"})
+    (folder / "model.part").replace(folder / "model.safetensors")
+
+
+def write_assistant(assistant: Assistant, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = assistant.net.config.to_dict() | {"architectures": ["Gemma4AssistantForCausalLM"], "dtype": str(dtype).removeprefix("torch.")}
+    config["text_config"] = published(assistant.net.config.get_text_config(), dtype)
+    _write_json(folder / "config.json", config)
+    write_weights(assistant.net, folder, dtype)
+
+
+def write_folder(target: Gemma, assistant: Assistant, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    end = write_tokenizer(tokenizer, folder, target.shape.context)
+    _write_json(
+        folder / "config.json", published(target.net.config, dtype) | {"architectures": ["Gemma4ForCausalLM"], "eos_token_id": [end]}
+    )
+    _write_json(folder / "generation_config.json", {"eos_token_id": [end], "pad_token_id": end, "do_sample": False})
+    write_weights(target.net, folder, dtype)
+    write_assistant(assistant, folder / ASSISTANT, dtype)
+
+
+def shape_of(config: dict[str, Any], assistant: dict[str, Any]) -> GemmaShape:
+    """Of the two config.json."""
+    text = assistant["text_config"]
+    return GemmaShape(
+        vocab=config["vocab_size"],
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        interval=config["layer_types"].index("full_attention") + 1,
+        shared=config["num_kv_shared_layers"],
+        intermediate=config["intermediate_size"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_size=config["head_dim"],
+        full_head_size=config["global_head_dim"],
+        window=config["sliding_window"],
+        per_layer=config["hidden_size_per_layer_input"],
+        softcap=config["final_logit_softcapping"],
+        context=config["max_position_embeddings"],
+        assistant_hidden=text["hidden_size"],
+        assistant_layers=text["num_hidden_layers"],
+        assistant_intermediate=text["intermediate_size"],
+        clusters=assistant["num_centroids"] if assistant["use_ordered_embeddings"] else 0,
+        top_clusters=assistant["centroid_intermediate_top_k"],
+    )
+
+
+def read_folder(folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors") -> tuple[Gemma, Assistant, Tokenizer]:
+    """In fp32."""
+    configs = (json.loads((file.parent / "config.json").read_text(encoding="utf-8")) for file in (folder / "config.json", folder / drafter))
+    target = Gemma(shape_of(*configs))
+    assistant = Assistant(target.shape.assistant_config())
+    for net, file in ((target.net, folder / "model.safetensors"), (assistant.net, folder / drafter)):
+        stored = load_file(file)
+        weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in stored.items()}
+        missing, unexpected = net.load_state_dict(weights, strict=False)
+        assert missing == ["lm_head.weight"], missing
+        assert not unexpected, unexpected
+    return target.eval(), assistant.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def about(shape: dict[str, Any], weights: float, size: float) -> str:
+    ordered = (
+        f"ordered in {shape['clusters']} clusters of which it looks at {shape['top_clusters']}" if shape["clusters"] else "not ordered"
+    )
+    return f"""# tiny_gemma
+
+A Gemma 4-style text model ({shape["layers"]} layers: {shape["interval"] - 1} that see {shape["window"]} tokens, then one of full
+attention, and again; the last {shape["shared"]} read earlier layers' keys and values; hidden {shape["hidden"]}, vocabulary
+{shape["vocab"]}, per-layer embeddings of {shape["per_layer"]}, logits capped at {shape["softcap"]:g}) with its assistant in `assistant/`
+({shape["assistant_layers"]} layers, hidden {shape["assistant_hidden"]}, head {ordered}),
+small enough to live in a repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and assistant. It exists so that
+speculative decoding with an assistant that has no keys and values of its own can be tested and measured on a CPU on text that is
+not random. It knows nothing; do not ask it anything. transformers loads both: `Gemma4ForCausalLM`, `Gemma4AssistantForCausalLM`."""
+
+
+def _write_json(file: Path, values: dict[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+FAMILY = Family(
+    name="tiny_gemma",
+    shape=GemmaShape,
+    target=Gemma,
+    drafter=start_assistant,
+    write=write_folder,
+    read=read_folder,
+    write_drafter=lambda assistant, file: write_assistant(assistant, file.parent),
+    about=about,
+    beside=", smooth L1 to its rows, cross-entropy to its shares of the vocabulary's clusters",
+    drafters={"assistant": f"{ASSISTANT}/model.safetensors"},
+)
