@@ -68,7 +68,7 @@ def speculation(model: Model, kind: str, texts: Sequence[Text], rows: int, cost:
     """Every policy against the fastest plain decoding."""
     made = model.made
     assert made.drafter is not None
-    shape = {"target": model.name, "workload": kind, "requests": len(texts), "rows": rows}
+    shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": rows}
     plain = decoding(ours(made, None, PLAIN, texts, rows), len(texts), new)
     for name, policy in policies(len(texts), rows, made.drafter.max_depth, cost).items():
         found = alternate(plain, decoding(ours(made, made.drafter, policy, texts, rows), len(texts), new), pairs)
@@ -80,7 +80,7 @@ def against(
 ) -> Comparison:
     """Our plain decoding against transformers' `generate` or, with `assisted`, its assisted generation against its plain one."""
     made = model.made
-    shape = {"target": model.name, "workload": kind, "requests": len(texts), "rows": len(texts)}
+    shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": len(texts)}
     other: Generate = theirs(their, texts, **assisted) if assisted else ours(made, None, PLAIN, texts, len(texts))
     found = alternate(decoding(theirs(their, texts), len(texts), new), decoding(other, len(texts), new), pairs)
     return Comparison(shape, "transformers", "transformers_assisted" if assisted else "plain", found, verdict(made, texts, found))

@@ -45,6 +45,10 @@ class Model:
     folder: Path
     drafter: Path | None
 
+    @property
+    def dtype(self) -> str:
+        return {torch.float32: "fp32", torch.bfloat16: "bf16"}[self.made.target.dtype]
+
 
 def load(target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()) -> Model:
     """target, drafter: a name in configs/ or a folder (drafter None: the target's own head); more: overrides of a run. Raises

@@ -43,6 +43,8 @@ class Bench:
     def run(self) -> int:
         options = self.options
         model = self.load(max(options.requests))
+        self.more += [] if any("target.dtype=" in one for one in self.more) else [f"target.dtype={model.dtype}"]  # `auto` looks once
+        print(f"{model.name} in {model.dtype} on {model.made.device}")
         cost = self.windows(model)
         texts = {}
         for kind in options.workloads:

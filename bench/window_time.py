@@ -35,7 +35,7 @@ def windows(model: Model, *, context: int, seconds: float, passes: int) -> list[
             {
                 "operation": OPERATION,
                 "implementation": "tight, eager",
-                "shape": {"target": model.name, **dict(zip(names, cell, strict=True)), "context": context},
+                "shape": {"target": model.name, "dtype": model.dtype, **dict(zip(names, cell, strict=True)), "context": context},
                 "mode": "wall",
                 "bytes": None,
                 "per": 1,

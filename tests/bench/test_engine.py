@@ -115,6 +115,7 @@ def test_all_of_it_once(folder, tmp_path, monkeypatch, capsys):
         best = decode[beside["best"].split()[0], n]
         assert beside["product"]["ratio"] == pytest.approx(beside["ratio"] * best["ratio"], rel=1e-3)
         assert best["ratio"] == max(row["ratio"] for row in decode.values() if row.get("to") == "plain" and row["shape"]["requests"] == n)
+    assert {row["shape"]["dtype"] for row in rows} == {"fp32"}
     windows = [row for row in rows if row["operation"] == "window"]
     assert {(row["shape"]["rows"], row["shape"]["slots"]) for row in windows} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
     assert all(row["evidence"] in ("cpu", "gpu") and row["p20_us"] > 0 for row in rows)
