@@ -108,7 +108,7 @@ def checked_target(node: DictConfig) -> Checkpoint:
     path = folder("target.path", node)
     only_keys("target", node, {"_target_", "_partial_", "path", "context", "dtype"})
     try:
-        return check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))[0]
+        return check_target(path, context=node.get("context"), dtype=node.get("dtype", "stored"))
     except ValueError as wrong:
         raise BadInput(one_line(wrong, "target")) from wrong
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from experiments.training.chain import attend_chained
 from experiments.training.model import Block, Model, Norm
 
 
@@ -45,7 +46,6 @@ class MtpHead(nn.Module):
         assert isinstance(block, Block)
         attention = block.self_attn
         groups, scale = attention.shape.heads // attention.shape.kv_heads, attention.shape.head_size**-0.5
-        causal = torch.ones(anchors, anchors, dtype=torch.bool).tril()
         out, picks = hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
@@ -56,12 +56,7 @@ class MtpHead(nn.Module):
             q, k, v, gate = attention.qkv(block.input_layernorm(x), model.rope, step)
             keys.append(k.repeat_interleave(groups, 1))
             values.append(v.repeat_interleave(groups, 1))
-            scores = [(q @ keys[0].transpose(2, 3)).masked_fill(~causal, float("-inf"))]  # [batch, heads, anchors, anchors]
-            scores += [(q * one).sum(-1, keepdim=True) for one in keys[1:]]
-            weights = (torch.cat(scores, -1).float() * scale).softmax(-1).to(v.dtype)
-            mixed = weights[..., :anchors] @ values[0]
-            for i, value in enumerate(values[1:]):
-                mixed = mixed + weights[..., anchors + i, None] * value
+            mixed = attend_chained(q, keys, values, scale)
             out = self.norm(block.finish(x + attention.leave(mixed, gate)))
             if own:
                 picks = model.logits(out).argmax(-1)

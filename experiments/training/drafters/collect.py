@@ -96,4 +96,4 @@ class Collector:
         number, held_out, prompt = asked
         ids = torch.tensor((finished.prompt + finished.tokens)[: self.length], dtype=torch.int32)
         begin = self.length if prompt.given else len(prompt.ids)
-        return Row(number, prompt.kind, held_out, begin), ids, self.tap.rows[slot, : self.length - 1].cpu()
+        return Row(number, prompt.kind, held_out, begin), ids, self.tap.rows[slot, : self.length - 1].clone().cpu()

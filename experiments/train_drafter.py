@@ -1,0 +1,73 @@
+"""`python -m experiments.train_drafter target.path=DIR out=DIR`: the Hydra entry point of training a drafter for a frozen target."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from experiments import resolvers
+from experiments.build import folder
+from experiments.checks import BadInput
+from experiments.overrides import shows
+from experiments.plan import checked_target
+from experiments.results import PROJECT
+from experiments.training.drafters.recipe import Recipe
+
+CONFIGS = str(PROJECT / "configs")
+
+
+def settings(config: DictConfig) -> tuple[Recipe, Path, str, Path]:
+    """Recipe, the target's folder and dtype, and what to write. Raises BadInput."""
+    values: Any = OmegaConf.to_container(config)
+    target, out = values.pop("target"), values.pop("out")
+    if not isinstance(out, str) or not out:
+        raise BadInput(f"out is {out!r}, expected a folder")
+    recipe = Recipe.of(values)
+    checked_target(config.target)
+    return recipe, Path(folder("target.path", config.target)), target["dtype"], Path(out)
+
+
+@hydra.main(version_base="1.3", config_path=CONFIGS, config_name="train_drafter")
+def job(config: DictConfig) -> None:
+    from experiments.training.drafters.card import table
+    from experiments.training.drafters.session import Session
+
+    console = Console()
+    try:
+        recipe, path, dtype, out = settings(config)
+        found = Session(recipe, path, dtype, out, console).run()
+    except BadInput as wrong:
+        sys.exit(_refuse(wrong))
+    console.print(table(found), highlight=False, soft_wrap=True)
+    console.print(f"written: {out} (use it with drafter=qwen_mtp drafter.path={out})", highlight=False, soft_wrap=True)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code: 2 with one line for input that cannot be used, found before Hydra starts a job."""
+    resolvers.register()
+    if not shows(arguments):
+        try:
+            with initialize_config_dir(CONFIGS, version_base="1.3"):
+                settings(compose("train_drafter", overrides=[one for one in arguments if not one.startswith("-")]))
+        except (BadInput, HydraException, OmegaConfBaseException) as wrong:
+            return _refuse(wrong)
+    job()
+    return 0
+
+
+def _refuse(wrong: Exception) -> int:
+    print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

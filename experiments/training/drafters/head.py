@@ -1,0 +1,155 @@
+"""A Qwen-style MTP head for a frozen target, differentiable. Its parameters carry the sidecar's names without `mtp.`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, rms_norm, silu
+
+from experiments.training.chain import attend_chained
+from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.config import FULL, AttentionForm
+from mtp.targets.qwen import block_shapes
+from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.rope import Rope, frequencies
+
+UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
+SOFT_TOKEN = 0.2  # the token's part of what enters the block at first, relative to the stream's
+
+
+class Step(NamedTuple):
+    """One step of a chain, for every anchor of a text."""
+
+    hidden: Tensor  # [batch, anchors, hidden] after the head's last norm
+    picks: Tensor | None  # [batch, anchors] indices into the draft vocabulary, where the chain ran on its own picks
+
+
+class Frozen(NamedTuple):
+    """What the head takes of its target: embedding rows of all tokens, and the head's rows of those that are drafted."""
+
+    embedding: Tensor  # [vocab, hidden]
+    head: Tensor  # [draft vocab, hidden]
+    draft_vocab: Tensor  # [draft vocab] long
+
+
+class Norm(nn.Module):
+    """weight: as stored; the runtime weight is offset + weight."""
+
+    def __init__(self, size: int, eps: float, offset: float) -> None:
+        super().__init__()
+        self.eps, self.offset = eps, offset
+        self.weight = nn.Parameter(torch.full((size,), 1.0 - offset))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (rms_norm(x.float(), x.shape[-1:], eps=self.eps) * (self.offset + self.weight)).to(x.dtype)
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, form: AttentionForm) -> None:
+        super().__init__()
+        self.form, queries, keys = form, form.heads * form.size, form.kv_heads * form.size
+        self.q_proj = nn.Linear(form.hidden, queries * (2 if form.gated else 1), bias=form.bias)
+        self.k_proj = nn.Linear(form.hidden, keys, bias=form.bias)
+        self.v_proj = nn.Linear(form.hidden, keys, bias=form.bias)
+        self.o_proj = nn.Linear(queries, form.hidden, bias=False)
+        if form.qk_norm:
+            self.q_norm, self.k_norm = (Norm(form.size, form.eps, form.norm_offset) for _ in range(2))
+
+    def qkv(self, x: Tensor, rope: Rope, start: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Queries, keys, values [batch, heads, tokens, size], rotated from position `start` on, and the output's gate."""
+        batch, tokens, size = *x.shape[:2], self.form.size
+        q, gate = self.q_proj(x).view(batch, tokens, self.form.heads, -1), None
+        if self.form.gated:
+            q, gate = q.chunk(2, -1)
+            gate = gate.flatten(2)
+        k, v = (project(x).view(batch, tokens, -1, size) for project in (self.k_proj, self.v_proj))
+        if self.form.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        rotation = rope.at(torch.arange(start, start + tokens))
+        share = self.form.heads // self.form.kv_heads
+        k, v = (one.repeat_interleave(share, 2) for one in (rotation(k.float()).to(v.dtype), v))
+        return rotation(q.float()).to(v.dtype).transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), gate
+
+    def leave(self, mixed: Tensor, gate: Tensor | None) -> Tensor:
+        y = mixed.transpose(1, 2).flatten(2)
+        return self.o_proj(y if gate is None else y * gate.sigmoid())
+
+
+class Mlp(nn.Module):
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, config: QwenConfig) -> None:
+        super().__init__()
+        offset = config.dialect.norm_offset
+        self.input_layernorm, self.post_attention_layernorm = (Norm(config.hidden, config.eps, offset) for _ in range(2))
+        self.self_attn = SelfAttention(config.attention)
+        self.mlp = Mlp(config.hidden, config.intermediate)
+
+
+class Head(nn.Module):
+    def __init__(self, config: QwenConfig, length: int) -> None:
+        """length: positions that are rotated."""
+        super().__init__()
+        hidden, offset = config.hidden, config.dialect.norm_offset
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (Norm(hidden, config.eps, offset) for _ in range(3))
+        self.fc = nn.Linear(2 * hidden, hidden, bias=False)
+        self.layers = nn.ModuleList([Block(config)])
+        self.rope = Rope(frequencies(config.rope), config.head_size, length, torch.device("cpu"))
+
+    @torch.no_grad()
+    def begin_as(self, target: Checkpoint, config: QwenConfig, hidden_rms: float, stream_rms: float) -> None:
+        """As the target's last layer of full attention: the hidden row is taken back to where it came from, before the last norm.
+
+        hidden_rms, stream_rms: of the target's rows after and before that norm. The stream is scaled down to the root of its RMS,
+        and what the layer adds to it likewise: one learning rate then fits all matrices."""
+        last = max(i for i, kind in enumerate(config.layer_types) if kind == FULL)
+        shapes = {f"model.layers.{last}.{name}": shape for name, shape in block_shapes(config, FULL).items()}
+        w = target.read(shapes | {"model.norm.weight": (config.hidden,)}, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
+        block, scale = self.layers[0], stream_rms**0.5
+        assert isinstance(block, Block)
+        block.load_state_dict({name.removeprefix(f"model.layers.{last}."): w.tensor(name) for name in shapes})
+        block.self_attn.o_proj.weight /= stream_rms / scale
+        block.mlp.down_proj.weight /= stream_rms / scale
+        norm, offset = w.tensor("model.norm.weight"), config.dialect.norm_offset
+        self.norm.weight.copy_(UNSURE * (offset + norm) - offset)
+        self.pre_fc_norm_hidden.weight.copy_(scale * hidden_rms / (offset + norm).clamp(min=0.05) - offset)
+        random = torch.randn(config.hidden, config.hidden) * config.hidden**-0.5
+        self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))
+
+    def chain(self, target: Frozen, ids: Tensor, hidden: Tensor, depth: int, own: bool = False) -> list[Step]:
+        """As `experiments.training.mtp_head.MtpHead.chain`: drafts 1..depth at every anchor t = 0..tokens - depth - 1 of a text.
+
+        ids: [batch, tokens]; hidden: the target's rows [batch, tokens or less by one, hidden]. Step s of anchor t reads token
+        t + s + 1 (own: the pick of step s - 1) and stands for position t + s."""
+        block, anchors = self.layers[0], ids.shape[1] - depth
+        assert isinstance(block, Block)
+        attention, scale = block.self_attn, block.self_attn.form.size**-0.5
+        out, token = hidden[:, :anchors].float(), ids[:, 1 : 1 + anchors]
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        steps = []
+        for step in range(depth):
+            if step and not own:
+                token = ids[:, 1 + step : 1 + step + anchors]
+            entering = [self.pre_fc_norm_embedding(target.embedding[token].float()), self.pre_fc_norm_hidden(out)]
+            x = self.fc(torch.cat(entering, -1))
+            q, k, v, gate = attention.qkv(block.input_layernorm(x), self.rope, step)
+            keys.append(k)
+            values.append(v)
+            x = x + attention.leave(attend_chained(q, keys, values, scale), gate)
+            out = self.norm(x + block.mlp(block.post_attention_layernorm(x))).float()
+            picks = linear(out.to(target.head.dtype), target.head).argmax(-1) if own else None
+            if picks is not None:
+                token = target.draft_vocab[picks]
+            steps.append(Step(out, picks))
+        return steps

@@ -1,0 +1,101 @@
+"""The fitting of a head to collected rows: against a clock or a number of steps, resumable at any step."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.training.corpus import Windows
+from experiments.training.drafters.head import Frozen, Head
+from experiments.training.drafters.loss import distance
+from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.sidecar import write_head
+from experiments.training.drafters.store import Store
+from experiments.training.optimizer import Optimizer
+from experiments.training.progress import Progress
+
+CHECKPOINT = "checkpoint.pt"
+FIRST_ALONE = 0.4  # of the steps: only the first draft of a chain is trained
+SMOOTHING = 0.97
+
+
+@dataclass
+class Place:
+    """How far it is. history: step, minutes, loss averaged over the last steps."""
+
+    step: int = 0
+    spent_s: float = 0.0
+    loss: float = float("nan")
+    history: list[tuple[int, float, float]] = field(default_factory=list)
+
+
+class Fit:
+    """The same recipe, rows and head give the same weights where `steps` is set, killed or not."""
+
+    def __init__(self, recipe: Recipe, head: Head, target: Frozen, store: Store, hidden_rms: float, out: Path, progress: Progress) -> None:
+        self.recipe, self.head, self.target, self.store, self.out, self.progress = recipe, head, target, store, out, progress
+        self.hidden_rms, self.place = hidden_rms, Place()
+        self.optimizer = Optimizer(head, recipe.rate, recipe.decay)
+        numbers = store.chosen(held_out=False)[:, None]  # "texts" of one number: Windows gives every row once before any twice
+        self.order = Windows({"rows": numbers}, {"rows": 1.0}, 1, recipe.seed)
+        self.ticked = self.saved = time.monotonic()
+
+    def run(self) -> None:
+        self._restore()
+        recipe, place = self.recipe, self.place
+        first, began = place.step, time.monotonic()
+        while (done := self._progress()) < 1:
+            rows = self.order.take(recipe.batch)[:, 0]
+            ids, hidden = self.store.tokens[rows].long(), self.store.hidden[rows]
+            depth = 1 if done < FIRST_ALONE else recipe.depth
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = distance(self.head, self.target, ids, hidden, depth, self.hidden_rms)
+            loss.backward()
+            self.optimizer.step(done)
+            place.step += 1
+            value = float(loss.detach())
+            place.loss = value if place.step == 1 else SMOOTHING * place.loss + (1 - SMOOTHING) * value
+            if place.step % 10 == 1:
+                place.history.append((place.step, place.spent_s / 60, place.loss))
+            left = None if recipe.steps else max(0.0, 60 * recipe.minutes - place.spent_s)
+            speed = (place.step - first) * ids.numel() / (time.monotonic() - began)
+            self.progress.show("head", place.step, place.loss, speed, left)
+            if recipe.save_every and place.step % recipe.save_every == 0:
+                write_head(self.head, self.out / "heads" / f"{place.step:06}.safetensors")
+            if time.monotonic() - self.saved >= recipe.save_s:
+                self._save()
+        place.history.append((place.step, place.spent_s / 60, place.loss))
+
+    def _progress(self) -> float:
+        """0 to 1. Also moves the clock."""
+        now = time.monotonic()
+        self.place.spent_s, self.ticked = self.place.spent_s + now - self.ticked, now
+        return self.place.step / self.recipe.steps if self.recipe.steps else self.place.spent_s / (60 * self.recipe.minutes)
+
+    def _save(self) -> None:
+        """Written aside, then renamed."""
+        self.saved = time.monotonic()
+        state: dict[str, Any] = {
+            "recipe": self.recipe.as_dict(),
+            "place": asdict(self.place),
+            "head": self.head.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "seen": self.order.seen,
+        }
+        torch.save(state, self.out / f"{CHECKPOINT}.part")
+        (self.out / f"{CHECKPOINT}.part").replace(self.out / CHECKPOINT)
+
+    def _restore(self) -> None:
+        file = self.out / CHECKPOINT
+        if file.is_file():
+            state = torch.load(file, weights_only=True)
+            self.place = Place(**state["place"])
+            self.head.load_state_dict(state["head"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.order.seen.update(state["seen"])
+            self.progress.note(f"goes on at step {self.place.step}")
+        self.ticked = time.monotonic()

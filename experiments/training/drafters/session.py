@@ -1,0 +1,168 @@
+"""From a target and text to a sidecar: collect, fit, measure, write. Every part goes on where it was killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from experiments.chat import chat_of
+from experiments.checks import BadInput
+from experiments.results import write_json
+from experiments.training.corpus import Document
+from experiments.training.drafters.collect import Collector
+from experiments.training.drafters.figures import figures
+from experiments.training.drafters.head import Frozen, Head
+from experiments.training.drafters.loop import CHECKPOINT, Fit
+from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.sidecar import WEIGHTS, sidecar_config, write_config, write_head
+from experiments.training.drafters.store import Store
+from experiments.training.drafters.texts import Cut, Prompt, prompts, read
+from experiments.training.progress import Progress
+from mtp.drafters.sidecar import about_target
+from mtp.targets import load_target
+from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.layers import Norm
+from mtp.targets.qwen_config import QwenConfig
+
+Texts = dict[str, list[Document]]
+COUNTED = 2_000_000  # characters of each kind whose tokens are counted for the draft vocabulary
+COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target's own
+SCALE_ROWS = 8  # rows whose tokens say how large the target's stream is
+
+
+class Session:
+    def __init__(self, recipe: Recipe, path: Path, dtype: str, out: Path, console: Console) -> None:
+        """Raises BadInput where `out` holds something else, ValueError for a target that cannot be served."""
+        self.recipe, self.out, self.console = recipe, out, console
+        self.checkpoint = Checkpoint(path)
+        if self.checkpoint.tokenizer is None:
+            raise BadInput(f"target.path is {path}, which has no tokenizer.json, expected one: text has to become tokens")
+        self.config = QwenConfig.read(self.checkpoint.config)
+        self._take(out)
+        torch.set_num_threads(recipe.threads)
+        torch.manual_seed(recipe.seed)
+        self.tokenizer = Tokenizer.from_file(str(self.checkpoint.tokenizer))
+        self.target = load_target(path, slots=recipe.slots, context=recipe.length + 1, dtype=dtype, rows=recipe.slots)
+
+    def run(self) -> dict[str, Any]:
+        """The figures of the sidecar that it leaves in `out`."""
+        recipe, out = self.recipe, self.out
+        texts = read(recipe.data)
+        store = self._collected(texts)
+        ids = self._draft_vocab(store, texts)
+        vocab = torch.arange(self.config.vocab) if ids is None else ids
+        frozen = Frozen(self.target.embedding, self.target.head[vocab].contiguous(), vocab)
+        hidden_rms, stream_rms = self._scales(store)
+        head = Head(self.config, recipe.length)
+        head.begin_as(self.checkpoint, self.config, hidden_rms, stream_rms)
+        with Progress(self.console, shown=True) as progress:
+            fit = Fit(recipe, head, frozen, store, hidden_rms, out, progress)
+            write_config(sidecar_config(self.checkpoint, None if ids is None else ids.tolist()), out)
+            fit.run()
+        write_head(head, out / WEIGHTS)
+        self.console.print("measuring on held-out text")
+        found = figures(head.eval(), frozen, self.target.head, store, recipe.depth)
+        write_json(out / "figures.json", found)
+        write_json(out / "training.json", {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history})
+        (out / CHECKPOINT).unlink(missing_ok=True)
+        return found
+
+    def _take(self, out: Path) -> None:
+        checkpoint = out / CHECKPOINT
+        if checkpoint.is_file():
+            if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != self.recipe.as_dict():
+                raise BadInput(f"out is {out}, which holds an unfinished training with other settings, expected another folder")
+        elif (out / WEIGHTS).exists():
+            raise BadInput(f"out is {out}, which holds a drafter, expected another folder")
+
+    def _collected(self, texts: Texts) -> Store:
+        recipe = self.recipe
+        about = recipe.of_texts() | about_target(self.checkpoint) | {"text": _hash(texts)}
+        hidden = self.target.hidden_size
+        try:
+            store = Store(self.out / "texts", about, rows=recipe.texts, length=recipe.length, hidden=hidden)
+        except ValueError as wrong:
+            raise BadInput(f"out is {self.out}: {wrong}, expected another folder") from wrong
+        if len(store.rows) < recipe.texts and not (self.out / CHECKPOINT).exists():
+            began = time.monotonic()
+            limit = 60 * recipe.collect_minutes if recipe.collect_minutes else float("inf")
+
+            def told(rows: int, speed: float) -> None:
+                self.console.print(f"collected {rows} of {recipe.texts} texts, {speed:,.0f} tokens/s", highlight=False, soft_wrap=True)
+
+            Collector(self.target, store, told).run(self._asked(texts, store), lambda: time.monotonic() - began > limit)
+        if not len(store.chosen(held_out=False)) or not len(store.chosen(held_out=True)):
+            raise BadInput(f"collect_minutes is {recipe.collect_minutes}, in which too few texts were collected, expected more")
+        return store
+
+    def _asked(self, texts: Texts, store: Store) -> Iterator[tuple[int, bool, Prompt]]:
+        """Number, split and prompt of the rows that are not there yet: held-out ones first."""
+        recipe, done = self.recipe, {row.number for row in store.rows}
+        render = chat_of(self.checkpoint.path, "auto") if recipe.chat else None
+        cut = Cut(recipe.length, recipe.prompt, recipe.given, recipe.chat, recipe.seed)
+        held_out, trained = (prompts(texts, self.tokenizer, render, cut, held_out=out) for out in (True, False))
+        for number in range(recipe.texts):
+            out = number < recipe.held_out
+            prompt = next(held_out if out else trained)
+            if number not in done:
+                yield number, out, prompt
+
+    def _draft_vocab(self, store: Store, texts: Texts) -> Tensor | None:
+        """The most frequent tokens of the collected rows, and of the text beyond them, ascending; None: all."""
+        most, vocab = self.recipe.draft_vocab, self.config.vocab
+        if most is None or most >= vocab:
+            return None
+        counts = COLLECTED * torch.bincount(store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=vocab)
+        for documents in texts.values():
+            left = COUNTED
+            for one in documents:
+                if not one.held_out and left > 0:
+                    counts += torch.bincount(torch.tensor(self.tokenizer.encode(one.text).ids, dtype=torch.long), minlength=vocab)
+                    left -= len(one.text)
+        return torch.argsort(counts, descending=True, stable=True)[:most].sort().values
+
+    @torch.inference_mode()
+    def _scales(self, store: Store) -> tuple[float, float]:
+        """RMS of the target's hidden rows after and before its last norm."""
+        rows = store.tokens[store.chosen(held_out=False)[:SCALE_ROWS]]
+        watch = self.target.norm = Watched(self.target.norm)
+        hidden = []
+        for row in rows:
+            self.target.clear(0)
+            hidden.append(self.target.prefill(0, row, 0)[1])
+        self.target.norm = watch.norm
+        return _rms(torch.cat(hidden)), _rms(torch.cat(watch.seen))
+
+
+class Watched(Norm):
+    """A norm that keeps what it is given."""
+
+    def __init__(self, norm: Norm) -> None:
+        self.norm, self.weight, self.eps = norm, norm.weight, norm.eps
+        self.seen: list[Tensor] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.seen.append(x)
+        return self.norm(x)
+
+
+def _rms(rows: Tensor) -> float:
+    """Median over rows: a few first positions are far larger."""
+    return float(rows.float().square().mean(-1).sqrt().median())
+
+
+def _hash(texts: Texts) -> str:
+    found = hashlib.sha256()
+    for kind, documents in texts.items():
+        for one in documents:
+            found.update(json.dumps([kind, one.source, one.text]).encode())
+    return found.hexdigest()
