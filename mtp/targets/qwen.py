@@ -49,7 +49,7 @@ def block(w: Weights, config: QwenConfig, mixer: Mixer) -> Block:
     return Block(w, mixer, mlp, config.eps, config.dialect.norm_offset)
 
 
-def block_shapes(config: QwenConfig, layer_type: str, fused: bool) -> Shapes:
+def block_shapes(config: QwenConfig, layer_type: str, fused: bool = True) -> Shapes:
     """Every tensor of a layer, by name. fused: how a file holds experts, see `Experts.shapes`."""
     if config.experts is None:
         mlp = Mlp.shapes(config.hidden, config.intermediate)
