@@ -40,8 +40,8 @@ TARGET = PROJECT / "experiments" / "models" / "tiny_qwen"
 CPU, BUCKETS = torch.device("cpu"), Buckets((4, 8))
 CHEAP = {
     "style": "qwen_mtp", "data": None, "texts": 16, "held_out": 6, "length": 40, "prompt": 12, "given": 0.5, "chat": 0.4, "slots": 4,
-    "collect_minutes": None, "minutes": 1, "steps": 4, "batch": 4, "depth": 3, "rate": 2e-3, "decay": 0.1, "draft_vocab": 700, "clusters": 8, "top_clusters": 2,
-    "save_s": 0, "save_every": 2, "seed": 0, "threads": 1,
+    "collect_minutes": None, "minutes": 1, "steps": 4, "batch": 4, "depth": 3, "rate": 2e-3, "decay": 0.1, "draft_vocab": 700,
+    "clusters": 8, "top_clusters": 2, "save_s": 0, "save_every": 2, "seed": 0, "threads": 1,
 }  # fmt: skip
 
 
