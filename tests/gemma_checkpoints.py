@@ -15,6 +15,10 @@ from transformers import (
     Gemma4TextConfig,
     PreTrainedModel,
 )
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 PLAIN: dict[str, Any] = {
@@ -43,6 +47,12 @@ PER_LAYER: dict[str, Any] = {  # as E2B and E4B are built
     "num_key_value_heads": 1,
 }
 ONE_PROJECTION: dict[str, Any] = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}  # as 31B is built
+EXPERTS: dict[str, Any] = ONE_PROJECTION | {  # as 26B-A4B is built
+    "enable_moe_block": True,
+    "num_experts": 8,
+    "top_k_experts": 3,
+    "moe_intermediate_size": 20,
+}
 ODD: dict[str, Any] = {  # nothing is a power of two, nor a multiple of a vector's width
     "vocab_size": 317,
     "hidden_size": 60,

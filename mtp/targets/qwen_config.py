@@ -61,6 +61,7 @@ class QwenConfig(TextConfig):
     linear_key_size: int
     linear_value_size: int
     taps: int  # of the causal convolution
+    mtp_layers: int  # of an MTP head, where there is one
 
     @property
     def linear_channels(self) -> int:
@@ -112,7 +113,7 @@ class QwenConfig(TextConfig):
             linear_key_size=linear("key_head_dim"),
             linear_value_size=linear("value_head_dim"),
             taps=linear("conv_kernel_dim", 1),
-            mtp_layers=raw.get("mtp_num_hidden_layers", raw.get("num_mtp_layers")),
+            mtp_layers=max(1, *(int(raw.get(key) or 0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
         )
         config._check(raw)
         return config
@@ -123,6 +124,7 @@ class QwenConfig(TextConfig):
                 "hidden_act": (raw.get("hidden_act", "silu"), "silu"),
                 "attention_bias": (bool(raw.get("attention_bias", False)), False),
                 "mlp_bias": (bool(raw.get("mlp_bias", False)), False),
+                "dual_chunk_attention_config": (raw.get("dual_chunk_attention_config"), None),
                 "use_sliding_window": (bool(raw.get("use_sliding_window", False)), False),
                 "attn_output_gate": (raw.get("attn_output_gate", self.dialect.output_gate), self.dialect.output_gate),
                 "mtp_use_dedicated_embeddings": (bool(raw.get("mtp_use_dedicated_embeddings", False)), False),
