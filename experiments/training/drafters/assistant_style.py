@@ -62,12 +62,11 @@ class AssistantStyle:
 
 def assistant_config(target: dict[str, Any], hidden: int, sizes: dict[str, int], clusters: int, top_clusters: int) -> Gemma4AssistantConfig:
     """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. sizes: of heads, by layer type."""
-    own = {key: target[key] for key in SAME if target.get(key) is not None}
+    own: dict[str, Any] = {key: target[key] for key in SAME if target.get(key) is not None}
+    own |= {"head_dim": sizes[SLIDING], "global_head_dim": sizes[FULL]}
     text = Gemma4TextConfig(
         **own,
         hidden_size=hidden,
-        head_dim=sizes[SLIDING],
-        global_head_dim=sizes[FULL],
         num_hidden_layers=len(LAYERS),
         num_kv_shared_layers=len(LAYERS),
         layer_types=list(LAYERS),

@@ -18,6 +18,7 @@ from experiments.chat import chat_of
 from experiments.checks import BadInput
 from experiments.results import write_json
 from experiments.training.corpus import Document
+from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
 from experiments.training.drafters.figures import figures
 from experiments.training.drafters.frozen import Frozen
@@ -65,6 +66,8 @@ class Session:
         self.style.write(drafter, frozen, out)
         write_json(out / "figures.json", found)
         write_json(out / "training.json", {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history})
+        written = card(self.checkpoint.path.name, recipe, len(store.rows), fit.place.history, found)
+        (out / "README.md").write_text(written, encoding="utf-8")
         (out / CHECKPOINT).unlink(missing_ok=True)
         return found
 
