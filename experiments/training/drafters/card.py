@@ -31,6 +31,7 @@ def card(target: str, recipe: Recipe, rows: int, history: Sequence[Sequence[floa
     what = "A Gemma 4 assistant" if recipe.style == "assistant" else "A Qwen-style MTP head"
     kept = "every token" if recipe.draft_vocab is None else f"the {recipe.draft_vocab:,} most frequent tokens"
     step, minutes, _ = history[-1]
+    texts = sum(one.get("texts", 0) for one in found.values())
     chosen = history if len(history) <= POINTS else [history[round(i * (len(history) - 1) / (POINTS - 1))] for i in range(POINTS)]
     curve = "\n".join(f"| {at:.1f} | {number} | {loss:.2f} |" for number, at, loss in chosen)
     return f"""# A drafter for {target}
@@ -40,9 +41,9 @@ def card(target: str, recipe: Recipe, rows: int, history: Sequence[Sequence[floa
 
 ## Recipe
 
-`python -m experiments.train_drafter`, seed {recipe.seed}, {recipe.threads} thread. {rows:,} rows of {recipe.length} tokens with the target's
-hidden rows: {recipe.given:.0%} given text throughout, the others greedy continuations of {recipe.prompt} tokens (stop ids banned), of which
-{recipe.chat:.0%} are rendered with the target's chat template where it has one. {step:,} steps of {recipe.batch} rows in {minutes:.0f} minutes
+`python -m experiments.train_drafter`, seed {recipe.seed}, {recipe.threads} thread. {rows:,} rows of {recipe.length} tokens with the
+target's hidden rows: {recipe.given:.0%} given text throughout, the others greedy continuations of {recipe.prompt} tokens (stop ids
+banned), of which {recipe.chat:.0%} are rendered with the target's chat template where it has one. {step:,} steps of {recipe.batch} rows in {minutes:.0f} minutes
 of wall clock: the first drafts alone, then chains of {recipe.depth} as in use. Cross-entropy to the target's distributions and smooth L1 to
 its hidden rows; Muon for matrices, AdamW for the rest, rate {recipe.rate:g}.
 
@@ -52,8 +53,8 @@ its hidden rows; Muon for matrices, AdamW for the rest, rate {recipe.rate:g}.
 
 ## Figures
 
-{sum(one.get("texts", 0) for one in found.values())} held-out texts that the target wrote, and held-out given text. Acceptance by position is conditional on the drafts before. *Novel*:
-tokens whose 4-gram is not yet in their text, the honest figure.
+{texts} held-out texts that the target wrote, and held-out given text. Acceptance by position is conditional on the drafts before.
+*Novel*: tokens whose 4-gram is not yet in their text, the honest figure.
 
 {table(found)}
 """
