@@ -44,8 +44,8 @@ def card(target: str, recipe: Recipe, rows: int, history: Sequence[Sequence[floa
 `python -m experiments.train_drafter`, seed {recipe.seed}, {recipe.threads} thread. {rows:,} rows of {recipe.length} tokens with the
 target's hidden rows: {recipe.given:.0%} given text throughout, the others greedy continuations of {recipe.prompt} tokens (stop ids
 banned), of which {recipe.chat:.0%} are rendered with the target's chat template where it has one. {step:,} steps of {recipe.batch}
-rows in {minutes:.0f} minutes of wall clock: the first drafts alone, then chains of {recipe.depth} as in use. Cross-entropy to the target's distributions and smooth L1 to
-its hidden rows; Muon for matrices, AdamW for the rest, rate {recipe.rate:g}.
+rows in {minutes:.0f} minutes of wall clock: the first drafts alone, then chains of {recipe.depth} as in use. Cross-entropy to the
+target's distributions and smooth L1 to its hidden rows; Muon for matrices, AdamW for the rest, rate {recipe.rate:g}.
 
 | minutes | step | loss |
 |---|---|---|
