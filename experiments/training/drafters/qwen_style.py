@@ -41,7 +41,7 @@ class QwenStyle:
         return head
 
     def write(self, head: Head, frozen: Frozen, folder: Path) -> None:
-        ids = None if self.recipe.draft_vocab is None else frozen.draft_vocab.tolist()
+        ids = frozen.draft_vocab.tolist() if len(frozen.draft_vocab) < self.config.vocab else None
         write_config(sidecar_config(self.checkpoint, ids), folder)
         write_head(head, folder / WEIGHTS)
 
