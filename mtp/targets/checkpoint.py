@@ -76,6 +76,10 @@ class Checkpoint:
                 found.update(opened.read(min(MIB, one.size)))
         return found.hexdigest()
 
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """Of the tensors whose name begins so."""
+        return {name: one.shape for name, one in self._stored.items() if name.startswith(prefix)}
+
     def read(
         self,
         shapes: Mapping[str, tuple[int, ...]],
