@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= 2.13.0
 STAMP := $(VENV)/.installed
 
+# tests run in that many processes, a file in one of them; 0: in this one
+JOBS ?= 2
+
 TARGET ?= tiny_qwen
 
 .PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
@@ -39,10 +42,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m slow -n $(JOBS) --dist loadfile $(ARGS)
 
 # the kernels' compile and emulator suites under the oldest Triton that is supported, in an environment of their own
 test-triton-3.6:

@@ -52,6 +52,8 @@ class ModelGround:
             f"{len(self.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
             f"{str(target.dtype).removeprefix('torch.')} on {self._made.device}"
         )
+        if reason := getattr(target, "dtype_reason", ""):
+            console.print(reason)
         equal = bit_equal_row_counts(target.linear_weights(), rows=max((settings.rows, *settings.buckets.sizes)))
         console.print(f"row counts with bit-equal products here: {', '.join(map(str, equal))}")
         if not settings.buckets.tight and not set(settings.buckets.sizes) <= set(equal):

@@ -108,7 +108,7 @@ def checked_target(node: DictConfig) -> Checkpoint:
     path = folder("target.path", node)
     only_keys("target", node, {"_target_", "_partial_", "path", "context", "dtype"})
     try:
-        return check_target(path, context=node.get("context"), dtype=node.get("dtype", "auto"))[0]
+        return check_target(path, context=node.get("context"), dtype=node.get("dtype", "stored"))
     except ValueError as wrong:
         raise BadInput(one_line(wrong, "target")) from wrong
 
@@ -117,6 +117,8 @@ def checked_drafter(node: DictConfig, target: Checkpoint) -> None:
     """The same, and whether it fits the target."""
     from mtp.drafters import CHECKS
 
+    if "path" in list(node):
+        folder("drafter.path", node)
     made = build(absolute(node), "drafter")
     known_keys(made, "drafter", {"target", "buckets"})
     if (check := CHECKS.get(made.func)) is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.utils import to_absolute_path
 from omegaconf import DictConfig
 from tokenizers import Tokenizer
 
@@ -20,6 +21,7 @@ from experiments.workloads import PromptFile
 from mtp.drafters.protocol import Drafter
 from mtp.policies import Record
 from mtp.request import Request
+from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.protocol import Target
 
 SMALL = 32_000_000  # parameters
@@ -43,8 +45,11 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
     assert isinstance(plan.workload, PromptFile)
     assert plan.device is not None
     rows = max((settings.rows, *settings.buckets.sizes))
-    target = build(absolute(config.target), "target", slots=settings.slots, device=plan.device, rows=rows, progress=Loading())
-    torch.set_num_threads(config.device.threads or threads_for(target))
+    path = folder("target.path", config.target)
+    torch.set_num_threads(config.device.threads or threads_for(Checkpoint(path)))
+    options = {"slots": settings.slots, "device": plan.device, "rows": rows}
+    cache = to_absolute_path(str(config.cache_dir))
+    target = build(absolute(config.target), "target", **options, progress=Loading(), cache=cache)
 
     def load_drafter() -> Drafter | None:
         return build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
@@ -52,7 +57,7 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
     drafter = load_drafter() if plan.policy.depth > 0 else None
     if drafter is None and isinstance(plan.policy, Record):
         raise BadInput("drafter is none, expected one whose drafts policy=record can record")
-    tokenizer_file = Path(folder("target.path", config.target)) / "tokenizer.json"
+    tokenizer_file = Path(path) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
 
     chat = chat_of(tokenizer_file.parent, plan.workload.chat)
@@ -68,7 +73,7 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
     return Setup(plan, plan.device, target, drafter, load_drafter, tokenizer, requests)
 
 
-def threads_for(target: Target) -> int:
+def threads_for(checkpoint: Checkpoint) -> int:
     """torch's own choice, but one for a model whose products are too small to be shared: there threads mostly wait."""
-    parameters = sum(weight.numel() for weight in target.linear_weights())
+    parameters = sum(count * out * width for (out, width), count in checkpoint.matrices().items())
     return 1 if parameters < SMALL else DEFAULT_THREADS

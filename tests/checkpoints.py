@@ -21,6 +21,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.modeling_layers import MtpModel
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -101,14 +102,14 @@ DENSE: dict[str, Any] = {
 }
 
 
-def write_qwen3_5(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
-    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full) with random norms, conv and gates; mtp: with an MTP head."""
+def write_qwen3_5(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full), norms, conv and gates random; mtp: layers of its MTP head."""
     torch.manual_seed(seed)
     settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
     return _write(Qwen3_5ForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
 
 
-def write_qwen3_5_moe(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_qwen3_5_moe(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
     """The same with experts, as transformers stores them: one by one."""
     torch.manual_seed(seed)
     sizes = {name: value for name, value in QWEN3_5.items() if name != "intermediate_size"} | MOE
@@ -116,26 +117,26 @@ def write_qwen3_5_moe(folder: Path, *, mtp: bool = True, seed: int = 0, max_shar
     return _write(Qwen3_5MoeForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
 
 
-def write_qwen3(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
-    """A dense Qwen 3 model; mtp: with an MTP head in the family's layout."""
+def write_qwen3(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+    """A dense Qwen 3 model; mtp: layers of an MTP head in the family's layout, 0 for none."""
     return _write_dense(DenseWithMtp, Qwen3Config, folder, mtp, seed, max_shard_size, config)
 
 
-def write_qwen2(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_qwen2(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
     return _write_dense(Qwen2WithMtp, Qwen2Config, folder, mtp, seed, max_shard_size, {"head_dim": None} | config)
 
 
-def write_llama(folder: Path, *, mtp: bool = True, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_llama(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
     return _write_dense(LlamaWithMtp, LlamaConfig, folder, mtp, seed, max_shard_size, config)
 
 
-def _write_dense(model: Any, config: Any, folder: Path, mtp: bool, seed: int, max_shard_size: str, changes: dict[str, Any]) -> Path:
+def _write_dense(model: Any, config: Any, folder: Path, mtp: int, seed: int, max_shard_size: str, changes: dict[str, Any]) -> Path:
     torch.manual_seed(seed)
     settings = {**DENSE, "eos_token_id": None, "bos_token_id": None, "pad_token_id": 0} | changes
     return _write(model(config(**{k: v for k, v in settings.items() if k != "head_dim" or v})), folder, 0, mtp, 1.0, max_shard_size)
 
 
-def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: bool, norm: float, max_shard_size: str) -> Path:
+def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: int, norm: float, max_shard_size: str) -> Path:
     hidden = model.config.hidden_size
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1 and "A_log" not in name:
@@ -148,12 +149,13 @@ def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: bool, nor
 
     layer = f"model.layers.{full_layer}."
     stored = model.state_dict()
-    heads = {"mtp.layers.0." + name.removeprefix(layer): random(tensor) for name, tensor in stored.items() if name.startswith(layer)}
+    block = {name.removeprefix(layer): tensor for name, tensor in stored.items() if name.startswith(layer)}
+    heads = {f"mtp.layers.{k}.{name}": random(tensor) for k in range(mtp) for name, tensor in block.items()}
     heads |= {f"mtp.{name}.weight": norm + torch.randn(hidden) * 0.1 for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
     heads |= {"mtp.fc.weight": torch.randn(hidden, 2 * hidden) * 0.1}
     if mtp:
-        model.config.num_mtp_layers = 1
-        model.config.mtp_layer_types = ["full_attention"]
+        model.config.num_mtp_layers = int(mtp)
+        model.config.mtp_layer_types = ["full_attention"] * mtp
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     if mtp:
         _add(folder, heads)
@@ -174,3 +176,18 @@ def _add(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
 def rewrite(folder: Path, change: Any, file: str = "model.safetensors") -> None:
     """The file's tensors, changed: change(dict of tensors) -> dict of tensors."""
     save_file(change(load_file(folder / file)), folder / file, metadata={"format": "pt"})
+
+
+def mtp_model(target: PreTrainedModel, folder: Path) -> MtpModel:
+    """transformers' head with the folder's `mtp.*`; its own loading knows the Qwen layout of one layer only."""
+    layers = target.config.num_mtp_layers
+    if layers == 1:
+        return MtpModel.from_pretrained(target).eval()
+    stored = load_file(folder / "model.safetensors")
+    shared = {"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "post_norm": "norm"}
+    head = MtpModel(target, layers)
+    for k, layer in enumerate(head.layers):
+        prefix = f"mtp.layers.{k}."
+        state = {f"mtp_block.{name.removeprefix(prefix)}": tensor for name, tensor in stored.items() if name.startswith(prefix)}
+        layer.load_state_dict(state | {f"{name}.weight": stored[f"mtp.{ours}.weight"] for name, ours in shared.items()})
+    return head.eval()

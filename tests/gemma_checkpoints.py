@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     Gemma4AssistantConfig,
@@ -15,6 +16,10 @@ from transformers import (
     Gemma4TextConfig,
     PreTrainedModel,
 )
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 PLAIN: dict[str, Any] = {
@@ -43,6 +48,12 @@ PER_LAYER: dict[str, Any] = {  # as E2B and E4B are built
     "num_key_value_heads": 1,
 }
 ONE_PROJECTION: dict[str, Any] = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}  # as 31B is built
+EXPERTS: dict[str, Any] = ONE_PROJECTION | {  # as 26B-A4B is built
+    "enable_moe_block": True,
+    "num_experts": 8,
+    "top_k_experts": 3,
+    "moe_intermediate_size": 20,
+}
 ODD: dict[str, Any] = {  # nothing is a power of two, nor a multiple of a vector's width
     "vocab_size": 317,
     "hidden_size": 60,
@@ -77,10 +88,11 @@ def write_gemma3(folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **
 
 
 def write_assistant(folder: Path, target: Path, *, seed: int = 0, ordered: bool = False, hidden: int = 32, **text: Any) -> Path:
-    """Of a target that `write_gemma4` wrote: heads of its sizes, one layer of each type."""
+    """Of a target that is written above: heads of its sizes, one layer of each type."""
     torch.manual_seed(seed)
-    theirs = Gemma4ForCausalLM.from_pretrained(target).config
-    full, sliding = (theirs.per_layer_config[theirs.layer_types.index(kind)] for kind in (FULL, SLIDING))
+    theirs = AutoConfig.from_pretrained(target)
+    by_layer = getattr(theirs, "per_layer_config", None) or [theirs] * theirs.num_hidden_layers
+    full, sliding = (by_layer[theirs.layer_types.index(kind)] for kind in (FULL, SLIDING))
     settings = GEMMA4 | {
         "vocab_size": theirs.vocab_size,
         "hidden_size": hidden,

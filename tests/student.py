@@ -21,7 +21,7 @@ class Student(Teacher):
     def __init__(self, target: Target, texts: dict[int, Tensor], *, slots: int = SLOTS, buckets: Buckets | None = None) -> None:
         super().__init__(target, texts, slots, buckets=buckets)
 
-    def begin(self, slot: int, count: int, chunk: int = 1_000) -> Drafted:
+    def begin(self, slot: int, count: int, chunk: int = 1_000, depth: int = 1) -> Drafted:
         """A prompt of which every entry but the last one is fed: that one is the first window's."""
         self.drafter.clear(slot)
         _, hidden = self.prefill(slot, count, chunk)
@@ -32,7 +32,7 @@ class Student(Teacher):
         window = self.pack({slot: 1})
         rows = torch.zeros(len(window.ids), hidden.shape[1], dtype=hidden.dtype)
         rows[0] = hidden[-1]
-        drafted = self.drafter.advance(window, self.kept_in(slot, 1), self.picks(window), rows, 1)
+        drafted = self.drafter.advance(window, self.kept_in(slot, 1), self.picks(window), rows, depth)
         self.lengths[slot] = count
         return drafted
 

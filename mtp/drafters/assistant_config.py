@@ -31,6 +31,7 @@ class AssistantConfig:
         follow(
             {
                 "hidden_size_per_layer_input": (raw.get("hidden_size_per_layer_input"), 0),
+                "enable_moe_block": (bool(raw.get("enable_moe_block", False)), False),
                 "use_double_wide_mlp": (bool(raw.get("use_double_wide_mlp", False)), False),
             }
         )

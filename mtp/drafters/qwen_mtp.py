@@ -1,12 +1,15 @@
-"""The Qwen family's own MTP head: one attention layer that reads the target's hidden rows and chains on its own."""
+"""The Qwen family's own MTP head: an attention layer, seldom several, that reads the target's hidden rows and chains on its own."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
 from mtp.drafters.chain import best_of, chain_after
+from mtp.drafters.mtp_layers import FurtherLayers
 from mtp.drafters.protocol import Drafted
 from mtp.drafters.sidecar import draft_vocab_of
 from mtp.execution.buckets import Buckets
@@ -14,7 +17,7 @@ from mtp.execution.protocol import MAX_DEPTH
 from mtp.targets.attention import Attention, KvCache
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import FULL
-from mtp.targets.layers import Norm, PromptRows, WindowRows, prefixed
+from mtp.targets.layers import Block, Norm, PromptRows, WindowRows, prefixed
 from mtp.targets.protocol import Target, TextTarget
 from mtp.targets.qwen import block, block_shapes
 from mtp.targets.qwen_config import QwenConfig
@@ -30,14 +33,18 @@ class QwenMtp:
     of these tokens, and confidence is over them. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
     depend on company either. context: its own limit, None = the target's. Refuses, in one line, a checkpoint without these
     tensors, with more of them, or with other shapes.
+
+    Of several layers (config.json: mtp_num_hidden_layers or num_mtp_layers) the k-th makes draft k + 1, see `FurtherLayers`;
+    projection and norms are shared, as in the Qwen layout. Drafts beyond the last layer chain on that one's own rows, which is
+    what everyone does where there is only one.
     """
 
     max_depth = MAX_DEPTH
 
     def __init__(self, checkpoint: Checkpoint, target: Target, *, buckets: Buckets, context: int | None = None) -> None:
         config = QwenConfig.read(checkpoint.config)
-        if config.mtp_layers not in (None, 1):
-            raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1")
+        if not 1 <= config.mtp_layers <= MAX_DEPTH:
+            raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}")
         self.config, self.buckets, self._checkpoint = config, buckets, checkpoint
         self._vocab = draft_vocab_of(checkpoint)
         self.context = target.limits.context if context is None else context
@@ -54,48 +61,65 @@ class QwenMtp:
         self.target = target
         self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
         self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
-        shapes = mtp_shapes(config, fused=self._checkpoint.holds("mtp.layers.0.mlp.experts.gate_up_proj"))
+        shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
         w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
         self.hidden_norm = Norm(w.tensor("pre_fc_norm_hidden.weight"), eps, offset)
         self.norm = Norm(w.tensor("norm.weight"), eps, offset)
-        # chained entries run past the last position that is asked for
-        self.cache = KvCache(config.attention, target.slots, self.context + MAX_DEPTH, target.dtype, target.device)
-        self.attention = Attention(w.under("layers.0.self_attn."), config.attention, self.cache)
-        self.block = block(w.under("layers.0."), config, self.attention)
         self.rope = Rope(frequencies(config.rope), config.head_size, target.limits.context + MAX_DEPTH, target.device)
+        # chained entries run past the last position that is asked for
+        form, length = config.attention, self.context + MAX_DEPTH
+        self.caches = [KvCache(form, target.slots, length, target.dtype, target.device) for _ in range(config.mtp_layers)]
+        self.attention = [Attention(w.under(f"layers.{k}.self_attn."), form, cache) for k, cache in enumerate(self.caches)]
+        self.blocks = [block(w.under(f"layers.{k}."), config, mixer) for k, mixer in enumerate(self.attention)]
+        layers = [partial(self._run, layer) for layer in self.blocks[1:]]
+        self.further = FurtherLayers(layers, self._rotations, target.slots, config.hidden, like=self.combine) if layers else None
 
     @torch.inference_mode()
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
         count = min(len(hidden), self.context - start)
         if count < 1:
             return
+        ids, hidden = ids[1 : 1 + count], hidden[:count]
         place = PromptRows(slot, start, self._rotations(torch.arange(start, start + count, device=ids.device)))
-        x = self._enter(ids[1 : 1 + count], hidden[:count])
-        self.attention.store(self.block.before_mixer(x).to(x.dtype), place)
+        if self.further is not None:
+            self.further.prefill(slot, ids, self._run(self.blocks[0], ids, hidden, place), start)
+            return
+        x = self._enter(ids, hidden)
+        self.attention[0].store(self.blocks[0].before_mixer(x).to(x.dtype), place)
 
     @torch.inference_mode()
     def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
         fed = WindowRows(window.positions, window.starts, self._rotations(window.positions), kept)
-        out = self._run(picks, hidden, fed)  # [bucket, hidden]
+        out = self._run(self.blocks[0], picks, hidden, fed)  # [bucket, hidden]
         chain = chain_after(window, kept, self.buckets)
+        if self.further is not None:
+            self.further.feed(window, kept, picks, out)
         out, positions = out[chain.last], window.positions[chain.last]
         drafts = torch.zeros(len(out), depth, dtype=torch.int32, device=kept.device)
         confidence = torch.zeros(len(out), depth, device=kept.device)
+        rows = out[:, None][:, :0]  # that a further layer left, none yet
         for step in range(depth):
-            if step:
+            if self.further is not None and 0 < step <= len(self.further):
+                rows = self.further.draft(step, drafts[:, :step], window, chain, rows)
+                out = rows[:, -1]
+            elif step:
                 positions = positions + 1
-                out = self._run(drafts[:, step - 1], out, WindowRows(positions, chain.starts, self._rotations(positions)))
+                place = WindowRows(positions, chain.starts, self._rotations(positions))
+                out = self._run(self.blocks[-1], drafts[:, step - 1], out, place)
             drafts[:, step], confidence[:, step] = self._pick(out)
         return Drafted(drafts[chain.row], confidence[chain.row], torch.full_like(kept, depth))
 
     @torch.inference_mode()
     def clear(self, slot: int) -> None:
-        self.cache.clear(slot)
+        for cache in self.caches:
+            cache.clear(slot)
+        if self.further is not None:
+            self.further.clear(slot)
 
     def _rotations(self, positions: Tensor) -> dict[str, Rotation]:
         return {FULL: self.rope.at(positions)}
@@ -104,10 +128,10 @@ class QwenMtp:
         tokens = self.embedding_norm(self.target.embed(ids))
         return linear(torch.cat([tokens, self.hidden_norm(hidden)], 1).to(self.combine.dtype), self.combine)
 
-    def _run(self, ids: Tensor, hidden: Tensor, place: WindowRows) -> Tensor:
-        """[rows, hidden] after its last norm: what its logits are read from, and what it chains on."""
+    def _run(self, layer: Block, ids: Tensor, hidden: Tensor, place: WindowRows | PromptRows) -> Tensor:
+        """[rows, hidden] after the head's norm: what its logits are read from, and what it chains on."""
         x = self._enter(ids, hidden)
-        return self.norm(self.block(x, place)).to(x.dtype)
+        return self.norm(layer(x, place)).to(x.dtype)
 
     def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         if self.head is None or self.draft_vocab is None:
@@ -124,4 +148,6 @@ def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
         "pre_fc_norm_hidden.weight": (config.hidden,),
         "norm.weight": (config.hidden,),
     }
-    return prefixed("mtp.", own | prefixed("layers.0.", block_shapes(config, FULL, fused)))
+    for k in range(config.mtp_layers):
+        own |= prefixed(f"layers.{k}.", block_shapes(config, FULL, fused))
+    return prefixed("mtp.", own)

@@ -8,10 +8,9 @@ import torch
 
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.decoder import DecoderTarget
+from mtp.targets.dtypes import check_dtype, choose_dtype
 from mtp.targets.families import family_of, text_config
 from mtp.targets.weights import Progress
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def load_target(
@@ -19,23 +18,28 @@ def load_target(
     *,
     slots: int,
     context: int,
-    dtype: torch.dtype | str = "auto",
+    dtype: torch.dtype | str = "stored",
     device: torch.device | str = "cpu",
     rows: int = 8,
     progress: Progress | None = None,
+    cache: str | Path | None = None,
 ) -> DecoderTarget:
     """The target that a Hugging Face folder's config.json names: see `mtp/targets/families.py`.
 
-    slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16 or auto (as stored, fp16 as
-    bf16); rows: most rows of a window, padding included; progress: hears bytes read and bytes in all.
-    A folder that cannot be served raises a one-line ValueError."""
-    checkpoint, dtype = check_target(path, context=context, dtype=dtype)
+    slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16, stored (fp16 as bf16) or auto, see
+    `choose_dtype`; rows: most rows of a window, padding included; progress: hears bytes read and bytes in all; cache: a folder
+    that keeps what was measured. A folder that cannot be served raises a one-line ValueError."""
+    checkpoint = check_target(path, context=context, dtype=dtype)
+    kind = torch.device(device)
+    choice = choose_dtype(checkpoint, dtype, device=kind, rows=rows, cache=None if cache is None else Path(cache))
     target, config = family_of(checkpoint).target, text_config(checkpoint)
-    return target(checkpoint, config, slots=slots, context=context, dtype=dtype, device=device, rows=rows, progress=progress)
+    made = target(checkpoint, config, slots=slots, context=context, dtype=choice.dtype, device=kind, rows=rows, progress=progress)
+    made.dtype_reason = choice.reason
+    return made
 
 
-def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) -> tuple[Checkpoint, torch.dtype]:
-    """What can be refused before any weight is read: the folder, its architecture, context and dtype."""
+def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) -> Checkpoint:
+    """What can be refused before any weight is read: the folder, its architecture, tokenizer, context and dtype."""
     checkpoint = Checkpoint(path)
     config = text_config(checkpoint)
     config.check_context(context)
@@ -44,11 +48,5 @@ def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) ->
             f"checkpoint {checkpoint.path}: its tokenizer has ids up to {checkpoint.highest_token}, "
             f"but its embedding has {config.vocab} rows"
         )
-    if dtype == "auto":
-        stored = checkpoint.config.get("dtype") or checkpoint.config.get("torch_dtype")
-        return checkpoint, torch.float32 if stored == "float32" else torch.bfloat16
-    if isinstance(dtype, torch.dtype):
-        return checkpoint, dtype
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}, expected auto, {' or '.join(DTYPES)}")
-    return checkpoint, DTYPES[dtype]
+    check_dtype(dtype)
+    return checkpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,21 @@ class Checkpoint:
     def holds(self, prefix: str) -> bool:
         """Whether a tensor's name begins so."""
         return any(name.startswith(prefix) for name in self._stored)
+
+    def stored_as(self) -> torch.dtype | None:
+        """The dtype that config.json names, else that of the embedding."""
+        named = self.config.get("dtype") or self.config.get("torch_dtype")
+        if named is not None:
+            return getattr(torch, str(named).removeprefix("torch."), None)
+        embedding = self._stored.get("model.embed_tokens.weight")
+        return STORED_AS.get(embedding.dtype) if embedding is not None else None
+
+    def matrices(self) -> Counter[tuple[int, int]]:
+        """Shapes [out, in] that a row is multiplied with, and how many of each: a tied head once, experts as they are stored."""
+        shapes = {name: one.shape for name, one in self._stored.items() if name.startswith(("model.", "lm_head.")) and len(one.shape) == 2}
+        if "lm_head.weight" in shapes:
+            shapes.pop("model.embed_tokens.weight", None)
+        return Counter((shape[0], shape[1]) for shape in shapes.values())
 
     def fingerprint(self, name: str) -> str:
         """A hash of a tensor's dtype, shape, first and last MiB: whether two checkpoints are of one model. ValueError without it."""
@@ -176,7 +192,9 @@ def our_name(stored: str) -> str | None:
     """None: a part of a multimodal model that is not its language model."""
     if stored.startswith(OTHER_PARTS):
         return None
-    return "model." + stored.removeprefix("model.language_model.") if stored.startswith("model.language_model.") else stored
+    if stored.startswith("model.language_model."):
+        return "model." + stored.removeprefix("model.language_model.")
+    return stored.removeprefix("language_model.")  # as Gemma 3's multimodal files were first published
 
 
 def _listed(names: list[str]) -> str:

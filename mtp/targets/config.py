@@ -19,7 +19,6 @@ class TextConfig:
     tied: bool  # the head is the embedding
     layer_types: tuple[str, ...]
     max_positions: int
-    mtp_layers: int | None  # None: config.json does not say
 
     @property
     def kv_forms(self) -> Mapping[str, AttentionForm]:

@@ -31,6 +31,8 @@ class DecoderTarget(ABC):
     unknown or mis-shaped.
     """
 
+    dtype_reason: str = ""  # one line, where the dtype was chosen by measuring
+
     # what `build` makes
     embedding: Tensor  # [vocab, hidden]
     head: Tensor  # [vocab, hidden]

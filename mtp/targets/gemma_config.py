@@ -42,6 +42,17 @@ class GemmaForm(AttentionForm):
     value_norm: bool = False
 
 
+@dataclass(frozen=True)
+class ExpertForm:
+    count: int
+    per_row: int  # experts that a row goes through
+    inner: int  # intermediate size of each
+
+    def __post_init__(self) -> None:
+        if self.per_row > self.count:
+            raise ValueError(f"config.json: top_k_experts is {self.per_row}, expected at most num_experts ({self.count})")
+
+
 @dataclass(frozen=True, kw_only=True)
 class GemmaConfig(TextConfig):
     """forms, inner: of each layer, its attention and the width of its MLP. per_layer: width of the per-layer embeddings, 0 = none."""
@@ -52,6 +63,7 @@ class GemmaConfig(TextConfig):
     norm_offset: float  # the runtime weight of a norm = offset + stored
     scaled_layers: bool  # each layer ends in a product with a stored number
     softcap: float | None  # of the logits
+    experts: ExpertForm | None  # beside the MLP of each layer
     per_layer: int
     per_layer_vocab: int
 
@@ -92,13 +104,13 @@ class GemmaConfig(TextConfig):
             tied=bool(raw.get("tie_word_embeddings", True)),
             layer_types=types,
             max_positions=size_in(raw, "max_position_embeddings"),
-            mtp_layers=None,
             forms=forms,
             inner=tuple(inner * (wide if form.shared else 1) for form in forms),
             ropes={form.layer_type: _rope(raw, form, four) for form in forms},
             norm_offset=0.0 if four else 1.0,
             scaled_layers=four,
             softcap=number_in(raw, "final_logit_softcapping") if "final_logit_softcapping" in raw else None,
+            experts=_experts(raw) if four and raw.get("enable_moe_block") else None,
             per_layer=per_layer,
             per_layer_vocab=size_in(raw, "vocab_size_per_layer_input") if per_layer else 0,
         )
@@ -114,11 +126,14 @@ def _follow(raw: Mapping[str, Any], four: bool) -> None:
             "hidden_activation": (raw.get("hidden_activation", "gelu_pytorch_tanh"), "gelu_pytorch_tanh"),
             "attention_bias": (bool(raw.get("attention_bias", False)), False),
             "attn_logit_softcapping": (raw.get("attn_logit_softcapping"), None),
-            "enable_moe_block": (bool(raw.get("enable_moe_block", False)), False),
             # "vision": text sees what lies before it, as ever
             "use_bidirectional_attention": (False if four and bidirectional == "vision" else bidirectional, False),
         }
     )
+
+
+def _experts(raw: Mapping[str, Any]) -> ExpertForm:
+    return ExpertForm(*(size_in(raw, key) for key in ("num_experts", "top_k_experts", "moe_intermediate_size")))
 
 
 def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, ...]:
@@ -134,7 +149,7 @@ def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, 
 def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool) -> tuple[GemmaForm, ...]:
     """Full layers have a size and key heads of their own: by `global_*`, or layer by layer by `per_layer_config`."""
     same = bool(raw.get("attention_k_eq_v", False))
-    by_layer: Mapping[str, Any] = raw.get("per_layer_config") or {}
+    by_layer: Mapping[str, Any] | None = raw.get("per_layer_config")  # an empty one: all layers are alike
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
@@ -143,7 +158,7 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
             special = {"head_dim": raw["global_head_dim"]}
             if same and "num_global_key_value_heads" in raw:
                 special["num_key_value_heads"] = raw["num_global_key_value_heads"]
-        special = by_layer.get(str(i), {}) if by_layer else special
+        special = special if by_layer is None else by_layer.get(str(i), {})
         if unknown := set(special) - {"head_dim", "num_key_value_heads"}:
             raise ValueError(
                 f"config.json: per_layer_config of layer {i} sets {sorted(unknown)[0]}, supported: head_dim, num_key_value_heads"

@@ -6,10 +6,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, gelu, linear, rms_norm
+from torch.nn.functional import embedding, linear, rms_norm
 
 from mtp.targets.gemma_config import GemmaConfig, GemmaForm
-from mtp.targets.layers import Mlp, Norm, Place, prefixed
+from mtp.targets.gemma_experts import GemmaExperts
+from mtp.targets.layers import Mlp, Norm, Place, gelu_tanh, prefixed
 from mtp.targets.weights import Shapes, Weights
 
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -24,10 +25,6 @@ class Kv(Protocol):
 
     @property
     def values(self) -> Tensor: ...
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    return gelu(x, approximate="tanh")
 
 
 class GemmaAttention:
@@ -99,13 +96,14 @@ class PerLayerGate:
 
 
 class GemmaBlock:
-    """A layer: attention, MLP and perhaps a per-layer embedding, each normed before and after."""
+    """A layer: attention, MLP (beside it perhaps experts) and perhaps a per-layer embedding, each normed before and after."""
 
     def __init__(self, w: Weights, config: GemmaConfig, layer: int, kv: Kv) -> None:
         norms = (Norm(w.tensor(f"{name}.weight"), config.eps, config.norm_offset) for name in NORMS)
         self.before_mixer, self.after_mixer, self.before_mlp, self.after_mlp = norms
         self.mixer = GemmaAttention(w.under("self_attn."), config.forms[layer], kv)
         self.mlp = Mlp(w.under("mlp."), gelu_tanh)
+        self.experts = GemmaExperts(w, config) if config.experts is not None else None
         self.per_layer = PerLayerGate(w, config, layer) if config.per_layer else None
         self.scalar = w.tensor("layer_scalar") if config.scaled_layers else None
 
@@ -114,13 +112,18 @@ class GemmaBlock:
         shapes: Shapes = {f"{name}.weight": (config.hidden,) for name in NORMS}
         shapes |= prefixed("self_attn.", GemmaAttention.shapes(config.forms[layer]))
         shapes |= prefixed("mlp.", Mlp.shapes(config.hidden, config.inner[layer]))
+        if config.experts is not None:
+            shapes |= GemmaExperts.shapes(config)
         if config.per_layer:
             shapes |= PerLayerGate.shapes(config.hidden, config.per_layer)
         return shapes | ({"layer_scalar": (1,)} if config.scaled_layers else {})
 
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         x = x + self.after_mixer(self.mixer(self.before_mixer(x).to(x.dtype), place)).to(x.dtype)
-        x = x + self.after_mlp(self.mlp(self.before_mlp(x).to(x.dtype))).to(x.dtype)
+        y = self.mlp(self.before_mlp(x).to(x.dtype))
+        if self.experts is not None:
+            y = self.experts(x, y)
+        x = x + self.after_mlp(y).to(x.dtype)
         if self.per_layer is not None:
             assert place.inputs is not None
             x = self.per_layer(x, place.inputs)
@@ -128,6 +131,7 @@ class GemmaBlock:
 
     def matrices(self) -> list[Tensor]:
         more = [] if self.per_layer is None else [self.per_layer.gate, self.per_layer.out]
+        more += [] if self.experts is None else [self.experts.route]  # its experts are multiplied with one row each
         return [self.mixer.project, self.mixer.out, *self.mlp.matrices(), *more]
 
 

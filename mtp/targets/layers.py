@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import gelu, linear, rms_norm, silu
 
 from mtp.targets.rope import Rotation
 from mtp.targets.weights import Shapes, Weights
@@ -85,6 +85,10 @@ class Feedforward(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
     def matrices(self) -> list[Tensor]: ...
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return gelu(x, approximate="tanh")
 
 
 class Mlp:

@@ -20,7 +20,7 @@ class QwenTarget(DecoderTarget):
     @staticmethod
     def weights(checkpoint: Checkpoint, config: QwenConfig, **options: Any) -> Weights:
         optional = ["lm_head.weight"] if config.tied else []
-        shapes = model_shapes(config, fused=checkpoint.holds("model.layers.0.mlp.experts.gate_up_proj"))
+        shapes = model_shapes(config, fused=not checkpoint.holds("model.layers.0.mlp.experts.0."))
         return checkpoint.read(shapes, prefixes=("model.", "lm_head."), optional=optional, **options)
 
     def build(self, config: QwenConfig, w: Weights) -> None:
@@ -49,7 +49,7 @@ def block(w: Weights, config: QwenConfig, mixer: Mixer) -> Block:
     return Block(w, mixer, mlp, config.eps, config.dialect.norm_offset)
 
 
-def block_shapes(config: QwenConfig, layer_type: str, fused: bool) -> Shapes:
+def block_shapes(config: QwenConfig, layer_type: str, fused: bool = True) -> Shapes:
     """Every tensor of a layer, by name. fused: how a file holds experts, see `Experts.shapes`."""
     if config.experts is None:
         mlp = Mlp.shapes(config.hidden, config.intermediate)

@@ -61,6 +61,7 @@ class QwenConfig(TextConfig):
     linear_key_size: int
     linear_value_size: int
     taps: int  # of the causal convolution
+    mtp_layers: int  # of an MTP head, where there is one
 
     @property
     def linear_channels(self) -> int:
@@ -112,7 +113,7 @@ class QwenConfig(TextConfig):
             linear_key_size=linear("key_head_dim"),
             linear_value_size=linear("value_head_dim"),
             taps=linear("conv_kernel_dim", 1),
-            mtp_layers=raw.get("mtp_num_hidden_layers", raw.get("num_mtp_layers")),
+            mtp_layers=max(1, *(int(raw.get(key) or 0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
         )
         config._check(raw)
         return config

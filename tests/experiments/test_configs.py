@@ -19,6 +19,7 @@ from experiments.results import PROJECT
 from experiments.run import CONFIGS
 from mtp.costs import LinearCost, save_cost
 from tests.checkpoints import write_qwen3_5
+from tests.gemma_checkpoints import write_assistant, write_gemma4
 
 FOLDER = PROJECT / "configs"
 GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher", "model"))
@@ -35,6 +36,7 @@ ALSO = {
     "policy=oracle_p": ["workload=synthetic"],
     "grant=off": ["share=window"],
     "device=cuda": ["workload=synthetic"],  # which needs none
+    "drafter=gemma_assistant": ["workload=synthetic"],  # nor a folder
 }
 
 
@@ -114,3 +116,15 @@ def test_a_drafter_that_does_not_fit_the_target_is_refused_before_anything_is_lo
         plan_of(compose("run", overrides=[*target, f"target.path={headless}"]))
     for fits in ("drafter=prompt_lookup", "drafter=none", "policy=static_0"):
         plan_of(compose("run", overrides=[*target, f"target.path={headless}", fits]))
+
+
+def test_an_assistant_is_in_a_folder_of_its_own(tmp_path):
+    pair, other = write_gemma4(tmp_path / "target"), write_gemma4(tmp_path / "other", hidden_size=48)
+    assistant = write_assistant(tmp_path / "assistant", pair)
+    chosen = ["target=checkpoint", "target.context=64", "drafter=gemma_assistant"]
+    with pytest.raises(BadInput, match=r"drafter\.path is not given, expected a checkpoint folder"):
+        plan_of(compose("run", overrides=[*chosen, f"target.path={pair}"]))
+    chosen.append(f"drafter.path={assistant}")
+    plan_of(compose("run", overrides=[*chosen, f"target.path={pair}"]))
+    with pytest.raises(BadInput, match="is made for a target of hidden size 64, but this target has 48"):
+        plan_of(compose("run", overrides=[*chosen, f"target.path={other}"]))

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from mtp.targets import load_target
 from mtp.targets.checkpoint import Checkpoint, unite_stop_ids
 from mtp.targets.decoder import DecoderTarget
-from tests.checkpoints import LLAMA3_ROPE, rewrite, write_qwen3, write_qwen3_5
+from tests.checkpoints import LLAMA3_ROPE, rewrite, write_qwen3, write_qwen3_5, write_qwen3_5_moe
 from tests.teacher import Teacher
 
 
@@ -73,7 +73,7 @@ def test_a_broken_file_is_named(folder: Path):
     ("change", "named"),
     [
         ({"model_type": "phi3"}, "model_type is 'phi3', supported: "),
-        ({"model_type": "qwen3_5_moe_text"}, "model_type is 'qwen3_5_moe_text'"),
+        ({"model_type": "qwen3_next"}, "model_type is 'qwen3_next'"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type is 'yarn'"),
@@ -244,3 +244,37 @@ def test_a_tokenizer_that_is_larger_than_the_embedding(folder: Path, tokenizer: 
         load(folder)
     else:
         assert f"its tokenizer has ids up to {highest}, but its embedding has 320 rows" in refusal(folder)
+
+
+def test_experts_in_one_tensor_or_one_by_one_are_the_same_model(tmp_path: Path):
+    """transformers writes a target's one by one; published files may hold them fused, as the test's MTP head does."""
+    one_by_one = write_qwen3_5_moe(tmp_path / "one")
+    folder = Path(shutil.copytree(one_by_one, tmp_path / "fused"))
+
+    def fuse(tensors: dict[str, Any]) -> dict[str, Any]:
+        fused = {name: tensor for name, tensor in tensors.items() if ".mlp.experts." not in name or name.startswith("mtp.")}
+        for i in range(4):
+            at = f"model.layers.{i}.mlp.experts."
+            both = [torch.cat([tensors[f"{at}{e}.{part}_proj.weight"] for part in ("gate", "up")]) for e in range(6)]
+            fused |= {at + "gate_up_proj": torch.stack(both)}
+            fused |= {at + "down_proj": torch.stack([tensors[f"{at}{e}.down_proj.weight"] for e in range(6)])}
+        return fused
+
+    rewrite(folder, fuse)
+    assert torch.equal(some_logits(load(folder)), some_logits(load(one_by_one)))
+    rewrite(folder, lambda tensors: {n: t.transpose(1, 2).contiguous() if n.endswith("gate_up_proj") else t for n, t in tensors.items()})
+    assert "mis-shaped model.layers.0.mlp.experts.gate_up_proj [6, 64, 80] (expected [6, 80, 64])" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"num_experts_per_tok": 7}, "num_experts_per_tok is 7, expected at most num_experts (6)"),
+        ({"moe_intermediate_size": None}, "moe_intermediate_size is None, expected a positive integer"),
+        ({"num_experts": 5}, "unknown model.layers.0.mlp.experts.5.down_proj.weight"),
+    ],
+)
+def test_experts_that_do_not_fit_their_config(tmp_path: Path, change: dict[str, Any], named: str):
+    folder = write_qwen3_5_moe(tmp_path)
+    configure(folder, lambda config: config | change)
+    assert named in refusal(folder)

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from mtp.targets import load_target
+from mtp.targets.gated_delta import GatedDelta
 from mtp.targets.protocol import Target
 from tests import gemma_checkpoints as gemma
 from tests.checkpoints import (
@@ -57,6 +58,7 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "gemma4": (gemma.write_gemma4, Gemma4ForCausalLM, {}),
     "gemma4_per_layer_shared": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.PER_LAYER),
     "gemma4_one_projection": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ONE_PROJECTION),
+    "gemma4_experts": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.EXPERTS),
     "gemma4_odd": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ODD),
     "gemma3": (gemma.write_gemma3, Gemma3ForCausalLM, {}),
     "gemma3_linear_rope": (gemma.write_gemma3, Gemma3ForCausalLM, gemma.LINEAR_ROPE),
@@ -157,3 +159,25 @@ def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel],
         teacher.commit(window, kept)
     for slot, n in enumerate(lengths):
         assert emitted[slot][:new] == outputs[slot][n : n + new].tolist()
+
+
+@torch.inference_mode()
+def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_only(models: tuple[Path, PreTrainedModel]):
+    """The tolerance of a run's parity: 0.125, of logits whose standard deviation is 0.8. Where state recurs or rows are routed, random
+    weights make a last bit grow in some rows, in transformers' as in ours: there picks are not compared."""
+    folder, model = models
+    texts = some_texts(1, 2)
+    rounded = type(model).from_pretrained(folder, dtype=torch.bfloat16).eval()
+    if "experts" in folder.name:
+        rounded.set_experts_implementation("eager")  # the default wants sizes in whole 16 bytes
+    theirs = rounded(texts).logits.float()
+    exact = model(texts).logits
+    target = load_target(folder, slots=2, context=256, dtype=torch.bfloat16)
+    teacher = Teacher(target, dict(enumerate(texts)), 2)
+    ours = torch.stack([target.logits(teacher.prefill(slot, LENGTH, 64)[1]).float() for slot in range(2)])
+    errors = [(logits - exact).square().mean(-1).median() for logits in (ours, theirs)]  # of a row in the middle
+    assert errors[0] < 1.2 * errors[1]
+    if any(type(block.mixer) is GatedDelta for block in target.blocks) or "experts" in folder.name:
+        return
+    behind = theirs.amax(-1) - theirs.gather(-1, ours.argmax(-1, keepdim=True))[..., 0]
+    assert behind.max() <= 0.125

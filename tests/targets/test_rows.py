@@ -30,6 +30,7 @@ FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "llama": (write_llama, NINE_HEADS | {"vocab_size": 320}),
     "qwen2": (write_qwen2, {"vocab_size": 320}),
     "gemma4": (gemma.write_gemma4, gemma.PER_LAYER),
+    "gemma4_experts": (gemma.write_gemma4, gemma.EXPERTS),
     "gemma4_odd": (gemma.write_gemma4, gemma.ODD),
 }
 

@@ -1,4 +1,4 @@
-"""A whole model on the kernels against the same model on their twins, in Triton's interpreter. A program of its own, as
+"""Whole models on the kernels against the same models on their twins, in Triton's interpreter. A program of its own, as
 interpret.py is. Prints nothing if logits and committed states agree."""
 
 from __future__ import annotations
@@ -8,13 +8,19 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"
 
 import sys
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
 
 from bench.window_rows import random_target
+from mtp.drafters import load_gemma_assistant
+from mtp.execution.buckets import Buckets
+from mtp.targets import load_target
+from tests.gemma_checkpoints import FULL, SLIDING, write_assistant, write_gemma4
 from triton_kernels import attention, causal_conv, gated_delta, pack_window
 
 HYBRID: dict[str, Any] = {
@@ -47,7 +53,10 @@ def on_kernels() -> ExitStack:
     return stack
 
 
-def run() -> tuple[torch.Tensor, ...]:
+GEMMA: dict[str, Any] = {"num_hidden_layers": 3, "layer_types": [SLIDING, FULL, FULL], "num_kv_shared_layers": 1, "num_key_value_heads": 1}
+
+
+def hybrid() -> tuple[torch.Tensor, ...]:
     """Logits of the rows of every window, and the states after the last commit."""
     target = random_target(100, slots=3, model=HYBRID, dtype="fp32")
     for table in (target.state.recurrent, target.state.past_inputs):
@@ -63,15 +72,34 @@ def run() -> tuple[torch.Tensor, ...]:
     return (*logits, target.state.recurrent, target.state.past_inputs)
 
 
+def gemma() -> tuple[torch.Tensor, ...]:
+    """Logits of the rows of a window that slides, and an assistant's confidence after it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_gemma4(folder / "target", **GEMMA)
+        write_assistant(folder / "assistant", folder / "target")
+        target = load_target(folder / "target", slots=3, context=192, dtype="fp32")
+        drafter = load_gemma_assistant(folder / "assistant", target, buckets=Buckets((8,)))
+    for cache in target.caches:
+        cache.keys.normal_()
+        cache.values.normal_()
+    lengths, groups, kept = (torch.tensor(each, dtype=torch.int32) for each in ([70, 0, 9], [4, 0, 2], [3, 0, 1]))
+    window = pack_window(torch.full_like(lengths, 5), torch.arange(9, dtype=torch.int32).view(3, 3), lengths, groups, bucket=8)
+    logits, hidden = target.verify(window)
+    drafted = drafter.advance(window, kept, window.ids, hidden, 3)
+    return logits[:6], drafted.confidence[[0, 2]]
+
+
 def main() -> None:
-    twins = run()
-    with on_kernels():
-        kernels = run()
-    for i, (got, want) in enumerate(zip(kernels, twins, strict=True)):
-        if not torch.allclose(got, want, rtol=1e-4, atol=1e-5) or torch.equal(got, torch.zeros_like(got)):
-            print(f"result {i} differs by up to {float((got - want).abs().max())}")
-    if all(torch.equal(got, want) for got, want in zip(kernels, twins, strict=True)):
-        print("equal in every bit: the kernels did not run")
+    for model in (hybrid, gemma):
+        twins = model()
+        with on_kernels():
+            kernels = model()
+        for i, (got, want) in enumerate(zip(kernels, twins, strict=True)):
+            if not torch.allclose(got, want, rtol=1e-4, atol=1e-5) or torch.equal(got, torch.zeros_like(got)):
+                print(f"{model.__name__}: result {i} differs by up to {float((got - want).abs().max())}")
+        if all(torch.equal(got, want) for got, want in zip(kernels, twins, strict=True)):
+            print(f"{model.__name__}: equal in every bit: the kernels did not run")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ def figures(head: Head, target: Frozen, full_head: Tensor, store: Store, depth: 
         given, own = (store.chosen(held_out=True, kind=kind, own=written) for written in (False, True))
         found: dict[str, Any] = {}
         if len(given):
-            found["teacher_forced"] = conditional(torch.cat([_taught(head, target, full_head, store, some, depth) for some in given.split(AT_ONCE)]))
+            found["teacher_forced"] = conditional(
+                torch.cat([_taught(head, target, full_head, store, some, depth) for some in given.split(AT_ONCE)])
+            )
         if len(own):
             right = torch.cat([_own(head, target, store, some, depth) for some in own.split(AT_ONCE)])  # [texts, anchors, depth]
             begins = [store.rows[number].begin for number in own.tolist()]

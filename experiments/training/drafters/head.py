@@ -15,6 +15,7 @@ from mtp.targets.qwen import block_shapes
 from mtp.targets.qwen_config import QwenConfig
 from mtp.targets.rope import Rope, frequencies
 
+UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
 SOFT_TOKEN = 0.2  # the token's part of what enters the block at first, relative to the stream's
 
 
@@ -109,16 +110,21 @@ class Head(nn.Module):
     def begin_as(self, target: Checkpoint, config: QwenConfig, hidden_rms: float, stream_rms: float) -> None:
         """As the target's last layer of full attention: the hidden row is taken back to where it came from, before the last norm.
 
-        hidden_rms, stream_rms: of the target's rows after and before that norm."""
+        hidden_rms, stream_rms: of the target's rows after and before that norm. The stream is scaled down to the root of its RMS,
+        and what the layer adds to it likewise: one learning rate then fits all matrices."""
         last = max(i for i, kind in enumerate(config.layer_types) if kind == FULL)
         shapes = {f"model.layers.{last}.{name}": shape for name, shape in block_shapes(config, FULL).items()}
         w = target.read(shapes | {"model.norm.weight": (config.hidden,)}, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
-        self.layers[0].load_state_dict({name.removeprefix(f"model.layers.{last}."): w.tensor(name) for name in shapes})
+        block, scale = self.layers[0], stream_rms**0.5
+        assert isinstance(block, Block)
+        block.load_state_dict({name.removeprefix(f"model.layers.{last}."): w.tensor(name) for name in shapes})
+        block.self_attn.o_proj.weight /= stream_rms / scale
+        block.mlp.down_proj.weight /= stream_rms / scale
         norm, offset = w.tensor("model.norm.weight"), config.dialect.norm_offset
-        self.norm.weight.copy_(norm)
-        self.pre_fc_norm_hidden.weight.copy_(stream_rms * hidden_rms / (offset + norm).clamp(min=0.05) - offset)
+        self.norm.weight.copy_(UNSURE * (offset + norm) - offset)
+        self.pre_fc_norm_hidden.weight.copy_(scale * hidden_rms / (offset + norm).clamp(min=0.05) - offset)
         random = torch.randn(config.hidden, config.hidden) * config.hidden**-0.5
-        self.fc.weight.copy_(torch.cat([SOFT_TOKEN * stream_rms * random, torch.eye(config.hidden)], 1))
+        self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))
 
     def chain(self, target: Frozen, ids: Tensor, hidden: Tensor, depth: int, own: bool = False) -> list[Step]:
         """As `experiments.training.mtp_head.MtpHead.chain`: drafts 1..depth at every anchor t = 0..tokens - depth - 1 of a text.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from experiments.checks import BadInput, choice, integer, number
@@ -68,6 +69,8 @@ class Recipe:
         data = given["data"]
         if data is not None and (not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data)):
             raise BadInput(f"data is {data!r}, expected a list of files, or null for the pinned text")
+        if missing := [one for one in data or () if not Path(one).is_file()]:
+            raise BadInput(f"data names {missing[0]}, expected an existing file")
         return cls(**given | {"data": None if data is None else tuple(data)})
 
     def as_dict(self) -> dict[str, Any]:

@@ -33,6 +33,9 @@ from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.layers import Norm
 from mtp.targets.qwen_config import QwenConfig
 
+Texts = dict[str, list[Document]]
+COUNTED = 2_000_000  # characters of each kind whose tokens are counted for the draft vocabulary
+COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target's own
 SCALE_ROWS = 8  # rows whose tokens say how large the target's stream is
 
 
@@ -53,8 +56,9 @@ class Session:
     def run(self) -> dict[str, Any]:
         """The figures of the sidecar that it leaves in `out`."""
         recipe, out = self.recipe, self.out
-        store = self._collected()
-        ids = self._draft_vocab(store)
+        texts = read(recipe.data)
+        store = self._collected(texts)
+        ids = self._draft_vocab(store, texts)
         vocab = torch.arange(self.config.vocab) if ids is None else ids
         frozen = Frozen(self.target.embedding, self.target.head[vocab].contiguous(), vocab)
         hidden_rms, stream_rms = self._scales(store)
@@ -80,9 +84,8 @@ class Session:
         elif (out / WEIGHTS).exists():
             raise BadInput(f"out is {out}, which holds a drafter, expected another folder")
 
-    def _collected(self) -> Store:
+    def _collected(self, texts: Texts) -> Store:
         recipe = self.recipe
-        texts = read(recipe.data)
         about = recipe.of_texts() | about_target(self.checkpoint) | {"text": _hash(texts)}
         hidden = self.target.hidden_size
         try:
@@ -101,7 +104,7 @@ class Session:
             raise BadInput(f"collect_minutes is {recipe.collect_minutes}, in which too few texts were collected, expected more")
         return store
 
-    def _asked(self, texts: dict[str, list[Document]], store: Store) -> Iterator[tuple[int, bool, Prompt]]:
+    def _asked(self, texts: Texts, store: Store) -> Iterator[tuple[int, bool, Prompt]]:
         """Number, split and prompt of the rows that are not there yet: held-out ones first."""
         recipe, done = self.recipe, {row.number for row in store.rows}
         render = chat_of(self.checkpoint.path, "auto") if recipe.chat else None
@@ -113,12 +116,18 @@ class Session:
             if number not in done:
                 yield number, out, prompt
 
-    def _draft_vocab(self, store: Store) -> Tensor | None:
-        """The most frequent tokens of the collected text, ascending; None: all."""
-        most = self.recipe.draft_vocab
-        if most is None or most >= self.config.vocab:
+    def _draft_vocab(self, store: Store, texts: Texts) -> Tensor | None:
+        """The most frequent tokens of the collected rows, and of the text beyond them, ascending; None: all."""
+        most, vocab = self.recipe.draft_vocab, self.config.vocab
+        if most is None or most >= vocab:
             return None
-        counts = torch.bincount(store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=self.config.vocab)
+        counts = COLLECTED * torch.bincount(store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=vocab)
+        for documents in texts.values():
+            left = COUNTED
+            for one in documents:
+                if not one.held_out and left > 0:
+                    counts += torch.bincount(torch.tensor(self.tokenizer.encode(one.text).ids, dtype=torch.long), minlength=vocab)
+                    left -= len(one.text)
         return torch.argsort(counts, descending=True, stable=True)[:most].sort().values
 
     @torch.inference_mode()
@@ -151,7 +160,7 @@ def _rms(rows: Tensor) -> float:
     return float(rows.float().square().mean(-1).sqrt().median())
 
 
-def _hash(texts: dict[str, list[Document]]) -> str:
+def _hash(texts: Texts) -> str:
     found = hashlib.sha256()
     for kind, documents in texts.items():
         for one in documents:

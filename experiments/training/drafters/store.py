@@ -53,16 +53,10 @@ class Store:
         part.replace(self.folder / "rows.json")
 
     def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
-        """Numbers of the rows that are so."""
-        length = self.tokens.shape[1]
-        return torch.tensor(
-            [
-                number
-                for number, row in enumerate(self.rows)
-                if row.held_out is held_out and kind in (None, row.kind) and own in (None, row.begin < length)
-            ],
-            dtype=torch.long,
-        )
+        """Places of the rows that are so, in the order of their prompts, whichever ended first."""
+        length, places = self.tokens.shape[1], sorted(range(len(self.rows)), key=lambda place: self.rows[place].number)
+        found = [place for place in places if self.rows[place].held_out is held_out and kind in (None, self.rows[place].kind)]
+        return torch.tensor([place for place in found if own in (None, self.rows[place].begin < length)], dtype=torch.long)
 
     def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         file = self.folder / name

@@ -25,8 +25,6 @@ def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
     found: dict[str, list[Document]] = {}
     for name in data:
         file = Path(name)
-        if not file.is_file():
-            raise BadInput(f"data names {name}, expected an existing file")
         made = list(_documents(file))
         if not any(one.held_out for one in made) or all(one.held_out for one in made):
             raise BadInput(f"data names {name}, which is too short to hold a part of it out, expected more text")
@@ -35,8 +33,7 @@ def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
 
 
 def _documents(file: Path) -> Iterator[Document]:
-    opened = lzma.open(file, "rt", encoding="utf-8") if file.suffix == ".xz" else file.open(encoding="utf-8")
-    with opened as lines:
+    with lzma.open(file, "rt", encoding="utf-8") if file.suffix == ".xz" else file.open(encoding="utf-8") as lines:
         if ".jsonl" in file.suffixes:
             for number, line in enumerate(lines, 1):
                 try:
