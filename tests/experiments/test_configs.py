@@ -30,7 +30,6 @@ ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
     "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
-    "drafter=gemma_assistant": ["target=tiny_gemma", f"drafter.path={PROJECT}/experiments/models/tiny_gemma/assistant"],
     "workload=file": [f"workload.path={PROJECT}/experiments/prompts/code.jsonl"],
     "policy=hindsight": ["workload=synthetic"],
     "policy=oracle_p": ["workload=synthetic"],
