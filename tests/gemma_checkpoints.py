@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     Gemma4AssistantConfig,
@@ -87,10 +88,11 @@ def write_gemma3(folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **
 
 
 def write_assistant(folder: Path, target: Path, *, seed: int = 0, ordered: bool = False, hidden: int = 32, **text: Any) -> Path:
-    """Of a target that `write_gemma4` wrote: heads of its sizes, one layer of each type."""
+    """Of a target that is written above: heads of its sizes, one layer of each type."""
     torch.manual_seed(seed)
-    theirs = Gemma4ForCausalLM.from_pretrained(target).config
-    full, sliding = (theirs.per_layer_config[theirs.layer_types.index(kind)] for kind in (FULL, SLIDING))
+    theirs = AutoConfig.from_pretrained(target)
+    by_layer = getattr(theirs, "per_layer_config", None) or [theirs] * theirs.num_hidden_layers
+    full, sliding = (by_layer[theirs.layer_types.index(kind)] for kind in (FULL, SLIDING))
     settings = GEMMA4 | {
         "vocab_size": theirs.vocab_size,
         "hidden_size": hidden,

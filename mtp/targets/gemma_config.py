@@ -149,7 +149,7 @@ def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, 
 def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool) -> tuple[GemmaForm, ...]:
     """Full layers have a size and key heads of their own: by `global_*`, or layer by layer by `per_layer_config`."""
     same = bool(raw.get("attention_k_eq_v", False))
-    by_layer: Mapping[str, Any] = raw.get("per_layer_config") or {}
+    by_layer: Mapping[str, Any] | None = raw.get("per_layer_config")  # an empty one: all layers are alike
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
@@ -158,7 +158,7 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
             special = {"head_dim": raw["global_head_dim"]}
             if same and "num_global_key_value_heads" in raw:
                 special["num_key_value_heads"] = raw["num_global_key_value_heads"]
-        special = by_layer.get(str(i), {}) if by_layer else special
+        special = special if by_layer is None else by_layer.get(str(i), {})
         if unknown := set(special) - {"head_dim", "num_key_value_heads"}:
             raise ValueError(
                 f"config.json: per_layer_config of layer {i} sets {sorted(unknown)[0]}, supported: head_dim, num_key_value_heads"

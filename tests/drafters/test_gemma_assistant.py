@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Gemma4AssistantForCausalLM, Gemma4ForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, Gemma4AssistantForCausalLM, PreTrainedModel
 
 from mtp.drafters import check_gemma_assistant, load_gemma_assistant
 from mtp.drafters.gemma_assistant import GemmaAssistant
@@ -20,16 +20,17 @@ from mtp.execution.buckets import Buckets
 from mtp.targets import load_target
 from mtp.targets.checkpoint import Checkpoint
 from tests.checkpoints import rewrite
-from tests.gemma_checkpoints import ODD, ONE_PROJECTION, PER_LAYER, write_assistant, write_gemma4
+from tests.gemma_checkpoints import ODD, ONE_PROJECTION, PER_LAYER, write_assistant, write_gemma3, write_gemma4
 from tests.student import DEPTH, SLOTS
 from tests.student import Student as AnyStudent
 
 TOLERANCE = 1e-4  # of a probability
-FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "plain": ({}, {}),
-    "per_layer_clustered": (PER_LAYER, {"ordered": True}),
-    "one_projection_wide": (ONE_PROJECTION, {"hidden": 80, "ordered": True}),
-    "odd": (ODD, {"hidden": 26}),
+FORMS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "plain": (write_gemma4, {}, {}),
+    "per_layer_clustered": (write_gemma4, PER_LAYER, {"ordered": True}),
+    "one_projection_wide": (write_gemma4, ONE_PROJECTION, {"hidden": 80, "ordered": True}),
+    "odd": (write_gemma4, ODD, {"hidden": 26}),
+    "gemma3": (write_gemma3, {}, {}),  # trained for a target that never had one
 }
 
 
@@ -50,11 +51,11 @@ class Student(AnyStudent):
 
 @pytest.fixture(scope="module", params=FORMS)
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
-    target, assistant = FORMS[request.param]
+    write, target, assistant = FORMS[request.param]
     folder = tmp_path_factory.mktemp(request.param)
-    write_gemma4(folder / "target", **target)
+    write(folder / "target", **target)
     write_assistant(folder / "assistant", folder / "target", **assistant)
-    theirs = (Gemma4ForCausalLM, "target"), (Gemma4AssistantForCausalLM, "assistant")
+    theirs = (AutoModelForCausalLM, "target"), (Gemma4AssistantForCausalLM, "assistant")
     return Models(folder, *(model.from_pretrained(folder / part).eval() for model, part in theirs))
 
 
@@ -68,14 +69,15 @@ def texts() -> dict[int, Tensor]:
 def reference_chain(models: Models, text: Tensor, drafts: list[int]) -> Tensor:
     """Probabilities [len(drafts), vocab] after a text whose last token is the anchor, by transformers' two models, on keys and values
     of exactly the tokens before it."""
-    out = models.target(text[None, :-1], output_hidden_states=True, return_shared_kv_states=True, use_cache=False)
+    out = models.target(text[None, :-1], output_hidden_states=True, return_shared_kv_states=True, cache=DynamicCache())
+    kv = getattr(out, "shared_kv_states", None)  # Gemma 4's
+    if kv is None:
+        kv = {kind: (held.keys, held.values) for kind, held in zip(models.target.config.layer_types, out.cache.layers, strict=True)}
     hidden, position = out.hidden_states[-1][:, -1:], torch.tensor([[len(text) - 1]])
     found = []
     for token in [int(text[-1]), *drafts[:-1]]:
         embedded = models.target.get_input_embeddings()(torch.tensor([[token]]))
-        step = models.assistant(
-            inputs_embeds=torch.cat([embedded, hidden], -1), position_ids=position, shared_kv_states=dict(out.shared_kv_states)
-        )
+        step = models.assistant(inputs_embeds=torch.cat([embedded, hidden], -1), position_ids=position, shared_kv_states=dict(kv))
         found.append(step.logits[0, -1].softmax(-1))
         hidden = step.last_hidden_state
     return torch.stack(found)

@@ -1,6 +1,6 @@
 """Every family of the Qwens' code with its own MTP head on the model executor: tokens equal plain decoding alone, and transformers'.
 
-A vocabulary of 12 makes even a random head right now and then. (The hybrid itself: test_model.py.)"""
+(The hybrid itself: test_model.py. Gemma: test_gemma_model.py.)"""
 
 from __future__ import annotations
 
@@ -14,19 +14,12 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen2ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Qwen3ForCausalLM
 
 from mtp.drafters import QwenMtp, load_qwen_mtp
-from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
-from mtp.execution.graphs import CpuGraphs
-from mtp.execution.model import ModelExecutor
-from mtp.layouts import Keyed, LayoutCache
-from mtp.policies import Policy, RotateGrow, StaticK
-from mtp.request import Finished, Request
+from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from tests.checkpoints import LLAMA3_ROPE, NINE_HEADS, write_llama, write_qwen2, write_qwen3, write_qwen3_5, write_qwen3_5_moe
+from tests.execution.small import BUCKETS, CONTEXT, CPU, SLOTS, VOCAB, alone, decode, engine, requests, tokens
 
-CPU, CONTEXT, SLOTS = torch.device("cpu"), 300, 4
-BUCKETS = Buckets((8,))  # bit-equal in fp32 too
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
     "two_layers": (write_qwen3_5, Qwen3_5ForCausalLM, {"mtp": 2}),
@@ -39,34 +32,12 @@ FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, type[PreTrainedModel]]:
     write, reference, config = FAMILIES[request.param]
-    return write(tmp_path_factory.mktemp(request.param), **({"seed": 6, "vocab_size": 12} | config)), reference
+    return write(tmp_path_factory.mktemp(request.param), **({"seed": 6, "vocab_size": VOCAB} | config)), reference
 
 
 def load(folder: Path, dtype: torch.dtype) -> tuple[DecoderTarget, QwenMtp]:
     target = load_target(folder, slots=SLOTS, context=CONTEXT, dtype=dtype, device=CPU)
     return target, load_qwen_mtp(folder, target, buckets=BUCKETS)
-
-
-def requests(new: int, **options: Any) -> list[Request]:
-    generator = torch.Generator().manual_seed(5)
-    prompts = [tuple(torch.randint(0, 12, (length,), generator=generator).tolist()) for length in (1, 7, 33, 70, 2)]
-    return [Request(f"r{n}", prompt, new, **({"ignore_stop": True} | options)) for n, prompt in enumerate(prompts)]
-
-
-def engine(target: DecoderTarget, drafter: QwenMtp | None, policy: Policy, *, key: str | None = None, slots: int = SLOTS) -> Engine:
-    executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
-    layout = Keyed(key, LayoutCache(4, CpuGraphs(executor.resting))) if key else None
-    return Engine(executor, slots=slots, policy=policy, layout=layout, prefill_chunk=32)
-
-
-def decode(engine_: Engine, todo: list[Request]) -> dict[str, Finished]:
-    for request in todo:
-        engine_.submit(request)
-    return {done.id: done for done in engine_.run()}
-
-
-def alone(target: DecoderTarget, todo: list[Request]) -> dict[str, tuple[int, ...]]:
-    return {request.id: decode(engine(target, None, StaticK(0), slots=1), [request])[request.id].tokens for request in todo}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
@@ -77,7 +48,7 @@ def test_tokens_equal_plain_decoding_alone_eager_and_replayed(family: tuple[Path
     reference, accepted = alone(target, todo), 0
     for policy, slots, key in ((RotateGrow(), 4, None), (RotateGrow(), 3, "rows"), (StaticK(1), 4, "sorted")):
         run = engine(target, drafter, policy, slots=slots, key=key)
-        assert {name: done.tokens for name, done in decode(run, todo).items()} == reference, (policy, slots, key)
+        assert tokens(run, todo) == reference, (policy, slots, key)
         accepted += sum(round_.accepted for round_ in run.rounds)
     assert accepted > 2  # the comparison is empty where nothing is ever accepted
 
@@ -93,7 +64,7 @@ def test_tokens_equal_transformers_generate_alone_and_in_company(family: tuple[P
         ids = torch.tensor([request.prompt])
         out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, pad_token_id=0)
         expected[request.id] = tuple(out[0, ids.shape[1] :].tolist())
-    assert {name: done.tokens for name, done in decode(engine(target, drafter, RotateGrow()), todo).items()} == expected
+    assert tokens(engine(target, drafter, RotateGrow()), todo) == expected
     assert alone(target, todo) == expected
 
 

@@ -60,6 +60,7 @@ PUBLISHED: dict[str, tuple[type, dict[str, Any]]] = {
             "use_bidirectional_attention": "vision",
         },
     ),
+    "gemma4, all layers alike": (Gemma4TextConfig, {"model_type": "gemma4_text", "head_dim": 32, "per_layer_config": {}}),
     "gemma4, the last layer slides": (Gemma4TextConfig, {"model_type": "gemma4_text", "num_hidden_layers": 4}),
     "gemma3, nothing said": (Gemma3TextConfig, {"model_type": "gemma3_text"}),
     "gemma3, as 270M": (
