@@ -52,8 +52,12 @@ test-triton-3.6:
 	bash tests/legs/triton_3_6.sh
 
 # speed of the shipped model on this machine, as ratios
-speed: $(STAMP)
-	@$(BIN)/python -m bench.speed $(ARGS)
+.PHONY: bench-engine
+speed: bench-engine
+
+# the same: plain decoding, every policy, transformers, a window's time by rows; minutes. ARGS="--target smollm2 --tokens 64"
+bench-engine: $(STAMP)
+	@$(BIN)/python -m bench.engine $(ARGS)
 
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
@@ -102,7 +106,7 @@ weights: $(STAMP)
 gpu-check: $(STAMP)
 	@$(BIN)/python -m bench.gpu_check $(ARGS)
 
-# operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept"
+# operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept" [PEER_PYTHON=.. PEER_SOURCE=..]
 bench: $(STAMP)
 	@$(BIN)/python -m bench.run $(ARGS)
 
@@ -110,10 +114,20 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	@$(BIN)/python -m bench.quick
 
+.PHONY: bench-compiled bench-peers
+
+# what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
+bench-compiled: $(STAMP)
+	@$(BIN)/python -m bench.compiled
+
+# whether peers are called rightly, by their own sources in Triton's interpreter, no GPU needed: make bench-peers PEER_SOURCE=DIR
+bench-peers: $(STAMP)
+	@$(BIN)/python -m bench.peers
+
 # make bench-compare A=before.jsonl B=after.jsonl
 bench-compare: $(STAMP)
 	@$(BIN)/python -m bench.compare $(A) $(B)
 
-# table and bars of a file of rows, by default the newest: make bench-report ROWS=bench/results/NAME.jsonl
+# tables, bars and roofline of a file of rows, by default the newest: make bench-report ROWS=bench/results/NAME.jsonl
 bench-report: $(STAMP)
 	@$(BIN)/python -m bench.report $(ROWS)

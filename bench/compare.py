@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from bench.rows import Row, name_of, read_rows
+from bench.rows import Row, name_of, of_kind, read_rows
 
 
 def compared(a: Sequence[Row], b: Sequence[Row]) -> list[str]:
@@ -28,7 +28,7 @@ def main() -> int:
     try:
         if len(sys.argv) != 3:
             raise ValueError(f"{len(sys.argv) - 1} files are given, expected two: make bench-compare A=before.jsonl B=after.jsonl")
-        a, b = map(read_rows, sys.argv[1:])
+        a, b = (of_kind(read_rows(path), "timing") for path in sys.argv[1:])
         if differ := {row["evidence"] for row in a} ^ {row["evidence"] for row in b}:
             raise ValueError(
                 f"one file has rows of a {' and a '.join(sorted(differ))}, the other has none: a CPU's times say nothing of a GPU's"

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from bench.bandwidth import copy_bytes_per_us, with_share
 from bench.rows import row_of, write_rows
 
 torch.set_num_threads(1)
@@ -22,4 +23,8 @@ def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: dict
         rows += [
             row_of({**entry["extra_info"], "mode": "graph"}, samples) for samples in [entry["extra_info"].pop("graph_s", [])] if samples
         ]
-    write_rows(rows)
+    clock = str(config.getoption("benchmark_timer"))
+    rows = [row if row["mode"] == "graph" else row | {"clock": clock} for row in rows]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    moving = any(row["bytes"] for row in rows)
+    write_rows([with_share(row, copy_bytes_per_us(device)) for row in rows] if moving else rows)

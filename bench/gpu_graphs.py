@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from bench.graph_cases import CASES, FEW, engine_run
-from mtp.layouts import KEYS
+from mtp.layouts import KEYS, LayoutKey
 
 CASE_S, ALL_S = 75, 270  # seconds for one case, and after which no further one is started
 
@@ -44,16 +44,24 @@ def failures(device: str, names: tuple[str, ...] = tuple(CASES)) -> Iterator[tup
             yield name, [f"graphs, {name}: {line}" for line in json.loads(done.stdout.splitlines()[-1])]
 
 
-def measure(device: torch.device, tokens: int = 200) -> list[dict[str, Any]]:
+def measure(
+    device: torch.device,
+    tokens: int = 200,
+    *,
+    keys: Sequence[LayoutKey | None] = (None, *KEYS),
+    tiny: bool = False,
+    clock: Callable[[], float] | None = None,
+) -> list[dict[str, Any]]:
     """What pairs cost by key, and a window eager (`off`) and replayed, medians: window_us until the device is done, host_us until
-    the host has issued it. megabytes: of the graphs' pool; driver_megabytes: what the device lost beside torch's own memory."""
-    engine_run(device, None, tokens=FEW)  # compiles and loads
+    the host has issued it. megabytes: of the graphs' pool; driver_megabytes: what the device lost beside torch's own memory.
+    tiny: of the shipped model; clock: for both, in seconds."""
+    engine_run(device, None, tokens=FEW, tiny=tiny)  # compiles and loads
     table = []
-    for key in (None, *KEYS):
+    for key in keys:
         before = _outside(device)
-        _, cache, engine = engine_run(device, key, capacity=64, tokens=tokens)
+        _, cache, engine = engine_run(device, key, capacity=64, tokens=tokens, tiny=tiny, clock=clock)
         driver, stats = before - _outside(device), engine.layout.stats()
-        _, _, hosted = engine_run(device, key, capacity=64, tokens=tokens, clock=time.perf_counter)
+        _, _, hosted = engine_run(device, key, capacity=64, tokens=tokens, clock=clock or time.perf_counter, tiny=tiny)
         path = "replayed" if key else "eager"
         row: dict[str, Any] = {"key": key or "off", "windows": engine.windows, "pairs": stats.captures, "failures": stats.failures}
         for name, of in (("window_us", engine), ("host_us", hosted)):

@@ -44,6 +44,25 @@ def engine_run(
     tiny: bool = False,
 ) -> tuple[Texts, LayoutCache | None, Engine]:
     """Six requests in four slots through the engine: their texts. key None: eager; tiny: the shipped model, else `SumTarget`."""
+    cache, engine = engine_of(device, key, capacity=capacity, tokens=tokens, wrap=wrap, clock=clock, buckets=buckets, tiny=tiny)
+    for _ in range(most := 8 * tokens + 100):  # six prefills, and windows that commit at least one token each
+        if not engine.step():
+            return {done.id: done.tokens for done in engine.finished}, cache, engine
+    raise RuntimeError(f"no end after {most} steps: windows commit nothing")
+
+
+def engine_of(
+    device: torch.device,
+    key: LayoutKey | None,
+    *,
+    capacity: int = 32,
+    tokens: int = FEW,
+    wrap: Wrap = lambda backend: backend,
+    clock: Callable[[], float] | None = None,
+    buckets: Buckets | None = None,
+    tiny: bool = False,
+) -> tuple[LayoutCache | None, Engine]:
+    """The engine of `engine_run` before its first step, with its requests submitted."""
     buckets = buckets or Buckets((4, 8))
     target: Any = load_target(MODEL, slots=SLOTS, context=512, device=device) if tiny else SumTarget(SLOTS, device)
     drafter = load_qwen_mtp(MODEL, target, buckets=buckets) if tiny else SumDrafter(target)
@@ -55,10 +74,7 @@ def engine_run(
     for number in range(6):
         prompt = tuple(range(10 + number, 20 + 3 * number))
         engine.submit(Request(str(number), prompt, tokens + 3 * number, ignore_stop=True))
-    for _ in range(most := 8 * tokens + 100):  # six prefills, and windows that commit at least one token each
-        if not engine.step():
-            return {done.id: done.tokens for done in engine.finished}, cache, engine
-    raise RuntimeError(f"no end after {most} steps: windows commit nothing")
+    return cache, engine
 
 
 def keys(device: torch.device) -> list[str]:

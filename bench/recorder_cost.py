@@ -16,8 +16,11 @@ from statistics import median
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
-from bench.speed import MODEL, Tokens, prompts
+from bench.alternating import Tokens
+from bench.decoding import prompts
+from experiments.results import PROJECT
 from mtp.drafters import load_qwen_mtp
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets
@@ -29,6 +32,7 @@ from mtp.policies import RotateGrow
 from mtp.request import Request
 from mtp.targets import load_target
 
+MODEL = PROJECT / "experiments" / "models" / "tiny_qwen"
 RESULTS = Path(__file__).parent / "results" / "recorder_cpu.json"
 CPU = torch.device("cpu")
 
@@ -50,7 +54,7 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
     executor = ModelExecutor(
         target, load_qwen_mtp(MODEL, target, buckets=buckets), slots=slots, largest_group=4, depth=3, buckets=buckets, device=CPU
     )
-    texts = prompts("code", slots, 32)
+    texts = prompts(Tokenizer.from_file(str(MODEL / "tokenizer.json")), "code", 32)[:slots]
     cache = LayoutCache(64, CpuGraphs(executor.resting), clock=time.thread_time)
     layouts: tuple[Layout, Layout] = (Eager(time.thread_time), Keyed("slots", cache))
     decode(executor, layouts[0], texts, new)  # first calls pay for what they load

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ class Work:
     """call: what is timed, again and again; expected: what the oracle says its first call gives, as lists.
 
     read: from what a call returned to what is compared; bytes: that one call must at least move (None: not a matter of memory);
-    per: units in one call, times are given per unit.
+    per: units in one call, times are given per unit. close: None where the two must be equal; else both are lists of tensors, and
+    no number may lie farther from the oracle's than this share of the largest number of its tensor. replays: it reads no tensor on
+    the host, so a GPU can capture it.
     """
 
     call: Callable[[], Any]
@@ -34,6 +36,8 @@ class Work:
     bytes: int | None = None
     per: int = 1
     read: Callable[[Any], Any] = lambda out: as_lists(out)
+    close: float | None = None
+    replays: bool = True
 
 
 Make = Callable[[Shape, torch.device], Work]
@@ -57,8 +61,9 @@ class Case:
         """The case's work after one call whose output was right. Raises WrongOutput."""
         work = self.make(self.shape, device)
         got = work.read(work.call())
-        if got != work.expected:
-            raise WrongOutput(f"{self}: {difference(got, work.expected)}")
+        wrong = difference(got, work.expected) if work.close is None else distance(got, work.expected, work.close)
+        if wrong:
+            raise WrongOutput(f"{self}: {wrong}")
         return work
 
 
@@ -75,7 +80,7 @@ _ENTRIES: list[_Entry] = []
 
 
 def implementation(operation: str, name: str, *, shapes: Callable[[bool], Iterable[Shape]], mode: str = "seam") -> Callable[[Make], Make]:
-    """Registers what makes the work of a shape. shapes(wide): those that occur; wide: also vocabularies that only a GPU reads fast."""
+    """Registers what makes the work of a shape. shapes(wide): those that occur; wide: also sizes that only a GPU reads fast."""
 
     def register(make: Make) -> Make:
         _ENTRIES.append(_Entry(operation, name, shapes, mode, make))
@@ -107,9 +112,23 @@ def as_lists(value: Any) -> Any:
 
 
 def difference(got: Any, want: Any) -> str:
-    """Where the first difference is."""
+    """Where the first difference is; empty where there is none."""
+    if got == want:
+        return ""
     place = ""
     while isinstance(got, list) and isinstance(want, list) and len(got) == len(want):
         at = next(i for i, (a, b) in enumerate(zip(got, want, strict=True)) if a != b)
         got, want, place = got[at], want[at], f"{place}[{at}]"
     return f"output{place} is {got}, expected {want}"
+
+
+def distance(got: Sequence[torch.Tensor], want: Sequence[torch.Tensor], close: float) -> str:
+    """Which tensor is farther off than it may be, at its farthest number; empty where none is. A NaN is as far as can be."""
+    if [tensor.shape for tensor in got] != [tensor.shape for tensor in want]:
+        return f"shapes are {[list(tensor.shape) for tensor in got]}, expected {[list(tensor.shape) for tensor in want]}"
+    for place, (a, b) in enumerate(zip(got, want, strict=True)):
+        off = torch.where(a == b, 0, (a - b).abs()).nan_to_num(nan=torch.inf)
+        if off.numel() and off.max() > close * b.abs().max():
+            at = int(off.argmax())
+            return f"output[{place}] is {a.flatten()[at]:.6g} at {at}, expected {b.flatten()[at]:.6g} within {close:g} of the largest"
+    return ""

@@ -1,4 +1,5 @@
-"""`python -m bench.report [ROWS]`: table and bars by implementation, next to the file of rows. Default: the newest in bench/results."""
+"""`python -m bench.report [ROWS]`: tables, and next to the file of rows the bars by implementation and the roofline. Default: the newest
+file in bench/results."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench.rows import RESULTS, Row, name_of, read_rows, table
+from bench.pictures import rows_to_time
+from bench.rows import RESULTS, Row, compiled_table, name_of, of_kind, read_rows, table, window_table
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
+STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "mtplab", "font.size": 8}
+MARKERS = "osD^v<>Pp*Xhd"
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#332288", "#882255")
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -24,8 +28,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
     panels = [(name, list(group)) for name, group in groupby(sorted(rows, key=panel_of), panel_of)]
     heights = [1.0 + 0.14 * len(group) for _, group in panels]
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "mtplab", "font.size": 8}
-    with rc_context(style):
+    with rc_context(STYLE):
         figure = Figure(figsize=(9, sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
@@ -51,6 +54,46 @@ def _bars(ax: Any, rows: Sequence[Row]) -> None:
     ax.legend(fontsize=7, loc="lower left", bbox_to_anchor=(1, 0))
 
 
+def draw_roofline(rows: Sequence[Row], path: Path) -> bool:
+    """SVG: median over the bytes that a call must at least move, a marker a case, and the line of a copy measured on the same machine.
+
+    False, and nothing drawn, where no row has both."""
+    rows = [row for row in rows if row.get("share")]
+    if not rows:
+        return False
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(row["implementation"] for row in rows))
+    operations = list(dict.fromkeys(row["operation"] for row in rows))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(8, 6), layout="constrained")
+        FigureCanvasAgg(figure)
+        ax = figure.subplots()
+        for place, name in enumerate(names):
+            for operation in operations:
+                mine = [row for row in rows if (row["implementation"], row["operation"]) == (name, operation)]
+                at = [[row[of] for row in mine] for of in ("bytes", "p50_us")]
+                marker = MARKERS[operations.index(operation) % len(MARKERS)]
+                ax.plot(*at, marker, color=COLOURS[place % len(COLOURS)], markersize=4, alpha=0.8)
+        reach = [min(row["bytes"] for row in rows), max(row["bytes"] for row in rows)]
+        copied = rows[0]["copy_bytes_per_us"]
+        ax.plot(reach, [size / copied for size in reach], "k-", lw=0.8)
+        for place, name in enumerate(names):
+            ax.plot([], [], "s", color=COLOURS[place % len(COLOURS)], label=name)
+        for place, operation in enumerate(operations):
+            ax.plot([], [], MARKERS[place % len(MARKERS)], color="#444444", label=operation)
+        ax.plot([], [], "k-", lw=0.8, label=f"a copy, {copied / 1e3:.1f} GB/s measured")
+        ax.set(xscale="log", yscale="log", xlabel="bytes a call must at least move", ylabel="microseconds, median")
+        ax.set_title(
+            f"time over bytes  [{rows[0]['evidence']}: {rows[0]['device']}, threads: {rows[0]['threads']}]", loc="left", fontsize=9
+        )
+        ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+        figure.savefig(path, metadata={"Date": None})
+    return True
+
+
 def main() -> int:
     try:
         found = [Path(argument) for argument in sys.argv[1:2]] or sorted(RESULTS.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)[
@@ -64,9 +107,17 @@ def main() -> int:
     except ValueError as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
-    picture = found[0].with_suffix(".svg")
-    draw(rows, picture)
-    print(*table(rows), f"\nbars: {picture}", sep="\n")
+    timings, windows, compiled = (of_kind(rows, kind) for kind in ("timing", "window", "compiled"))
+    tables = [make(of) for make, of in ((table, timings), (window_table, windows), (compiled_table, compiled)) if of]
+    print("\n\n".join("\n".join(lines) for lines in tables))
+    bars, roofline, curve = (found[0].with_suffix(end) for end in (".svg", ".roofline.svg", ".rows.svg"))
+    if timings:
+        draw(timings, bars)
+        print(f"\nbars: {bars}")
+    if draw_roofline(timings, roofline):
+        print(f"roofline: {roofline}")
+    if rows_to_time.draw(timings, curve):
+        print(*rows_to_time.lines(timings), f"rows to time: {curve}", sep="\n")
     return 0
 
 

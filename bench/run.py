@@ -1,4 +1,5 @@
-"""`python -m bench.run`: the microbenchmarks by pytest-benchmark, its JSON and the rows kept in bench/results, a table at the end.
+"""`python -m bench.run`: the microbenchmarks by pytest-benchmark, then peers, a window by layout key, and the figures of compiled code.
+Its JSON and the rows are kept in bench/results; tables are printed.
 
 Further arguments are pytest's: `-k accept`, `--benchmark-max-time=1`.
 """
@@ -10,12 +11,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 from bench import peers
-from bench.rows import OUT, RESULTS, default_stem, read_rows, table
+from bench.rows import OUT, RESULTS, default_stem, of_kind, read_rows, table
 
 FILES = ("bench/bench_seam.py", "bench/bench_host.py")
 # a case takes its 0.15 s and no more, so that all of them are minutes; a given option of the same name comes later and wins
 OPTIONS = ("--benchmark-max-time=0.15", "--benchmark-min-rounds=20", "--benchmark-warmup=on", "--benchmark-disable-gc")
+# a CPU's rows are of the thread's own time: other work on the machine then delays a call, but hardly lengthens its row
+CLOCK = () if torch.cuda.is_available() else ("--benchmark-timer=time.thread_time",)
 
 
 def main() -> int:
@@ -23,13 +28,18 @@ def main() -> int:
     stem = RESULTS / default_stem()
     rows, whole = stem.with_suffix(".jsonl"), stem.with_suffix(".json")
     quiet = ("-q", "--benchmark-columns=median", "--benchmark-quiet", "-p", "no:cacheprovider")
-    command = [sys.executable, "-m", "pytest", *FILES, *quiet, *OPTIONS, f"--benchmark-json={whole}", *sys.argv[1:]]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], env=os.environ | {OUT: str(rows)}, check=False)
+    command = [sys.executable, "-m", "pytest", *FILES, *quiet, *OPTIONS, *CLOCK, f"--benchmark-json={whole}", *sys.argv[1:]]
+    place = {"cwd": Path(__file__).parents[1], "env": os.environ | {OUT: str(rows)}, "check": False}
+    codes = [subprocess.run(command, **place).returncode]  # type: ignore[call-overload]
     for line in peers.run(rows):
         print(line)
     if rows.is_file():
-        print(*table(read_rows(rows)), f"written to {rows} and {whole.name}", sep="\n")
-    return done.returncode
+        print(*table(of_kind(read_rows(rows), "timing")), sep="\n")
+    for module in ("bench.window_cost", "bench.compiled"):
+        codes.append(subprocess.run([sys.executable, "-m", module], **place).returncode)  # type: ignore[call-overload]
+    print(f"written to {rows} and {whole.name}")
+    print("not run here, minutes: the engine against plain decoding and transformers, and a window's time by rows: make bench-engine")
+    return max(codes)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 from bench.gpu_time import replay_seconds
 from bench.registry import Case, Work
 
-MOST_COPIES = 64
+MOST_COPIES, LEAST_CALLS = 64, 8
 
 
 def measure(benchmark: Any, case: Case) -> None:
@@ -21,15 +21,20 @@ def measure(benchmark: Any, case: Case) -> None:
     benchmark.extra_info.update(names | {"mode": mode, "bytes": work.bytes, "per": work.per})
     if device.type == "cuda":
         torch.cuda.synchronize()
-        if case.mode == "seam":
+        if case.mode == "seam" and work.replays:
             benchmark.extra_info["graph_s"] = graph_seconds(case, work, device)
     benchmark(work.call)
 
 
+def rotation(each: int, cache: int) -> tuple[int, int]:
+    """(copies of a call's inputs, calls in a graph): copies of `each` bytes that together exceed what the cache holds twice over, where
+    MOST_COPIES of them do; every copy equally often, LEAST_CALLS calls or more, so that what a launch alone costs is a small part."""
+    copies = min(MOST_COPIES, max(2, -(-2 * cache // max(1, each))))
+    return copies, copies * -(-LEAST_CALLS // copies)
+
+
 def graph_seconds(case: Case, work: Work, device: torch.device) -> list[float]:
-    """Seconds of a call, by CUDA events around replays of one graph of many calls, each with inputs of its own: together more than
-    the L2 holds, where 64 of them are."""
-    cache = torch.cuda.get_device_properties(device).L2_cache_size
-    copies = min(MOST_COPIES, max(8, -(-2 * cache // max(1, work.bytes or 1))))
+    """Seconds of a call, by CUDA events around replays of one graph of many calls that take turns on inputs of their own."""
+    copies, calls = rotation(work.bytes or 1, torch.cuda.get_device_properties(device).L2_cache_size)
     works = [work, *(case.make(case.shape, device) for _ in range(copies - 1))]
-    return replay_seconds([one.call for one in works])
+    return replay_seconds([works[turn % copies].call for turn in range(calls)])

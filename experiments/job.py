@@ -19,6 +19,7 @@ from experiments.screen import show
 from experiments.studies.study import run_study
 from experiments.tape_ground import TapeGround
 from experiments.tape_set import TapeWorkload
+from experiments.trace import FILE, trace_windows
 from mtp.engine import Engine
 from mtp.grants.figures import grant_figures, request_grants
 from mtp.grants.ring import Ring
@@ -64,6 +65,8 @@ def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Cons
     engine = engine_for(plan, executor, ground.requests, layout=layout)
     with Line(console, engine, sum(request.max_new_tokens for request in ground.requests), "decoding"):
         began = executor.now()
+        if plan.profile.windows:
+            traced = trace_windows(engine, plan.profile, folder / FILE)
         finished = engine.run()
         wall_s = executor.now() - began
     parity = NOT_CHECKED
@@ -79,6 +82,8 @@ def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Cons
     results.write_json(folder / "metrics.json", metrics)
     first = min(finished, key=lambda done: done.id)
     show(console, metrics, ground.decode(first.tokens), first.id, str(folder))
+    if plan.profile.windows:
+        console.print(f"trace: {traced} of {plan.profile.windows} windows, slower than the others, for ui.perfetto.dev", soft_wrap=True)
     failed = [done for done in finished if done.finish == "error"]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: {failed[0].error}")

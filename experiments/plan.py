@@ -13,6 +13,7 @@ from experiments.checks import BadInput, choice, integer
 from experiments.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.studies.study import Study
 from experiments.tape_set import TapeWorkload
+from experiments.trace import ProfileSettings
 from experiments.workloads import PromptFile
 from mtp.costs import Cost
 from mtp.execution.protocol import MAX_DEPTH
@@ -37,6 +38,7 @@ class Plan:
     workload: PromptFile | TapeWorkload
     device: torch.device | None
     cost: Cost
+    profile: ProfileSettings
     study: Study | None = None
 
 
@@ -63,7 +65,10 @@ def plan_of(config: DictConfig) -> Plan:
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, study_of(config))
+    profile = ProfileSettings.of(config.get("profile"))
+    if profile.windows and config.study is not None:
+        raise BadInput(f"profile.windows is {profile.windows}, but a study is many runs, expected 0")
+    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, profile, study_of(config))
     if on_tapes:
         return plan
     # every line is read, whatever its text will encode to

@@ -10,7 +10,7 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ from mtp.request import Request
 from mtp.windows import Group
 
 CONFIGS = str(PROJECT / "configs")
+FEWEST = 3  # windows of a cell, whatever they take
 SPARE = 16  # positions a slot must have left
 Cell = tuple[int, int, int]  # rows, slots, depth
 
@@ -43,9 +44,11 @@ def cells_of(rows: int, slots: int, largest: int, depths: Sequence[int]) -> list
 
 
 class Profile:
-    """Windows on prompts of the workload, all slots filled once."""
+    """Windows on prompts, all slots filled once and again where a text is at its end.
 
-    def __init__(self, made: Setup, depth: int) -> None:
+    prompts: None = the workload's; most: tokens of a text, None = as many as a slot has room for."""
+
+    def __init__(self, made: Setup, depth: int, prompts: Sequence[tuple[int, ...]] | None = None, most: int | None = None) -> None:
         settings = made.plan.settings
         self.executor = ModelExecutor(
             made.target,
@@ -57,7 +60,8 @@ class Profile:
             buckets=settings.buckets,
             device=made.device,
         )
-        self.prompts = [request.prompt[: self.executor.limits.context // 2] for request in made.requests]
+        self.most = most or self.executor.limits.context
+        self.prompts = prompts or [request.prompt[: self.most // 2] for request in made.requests]
         self.depth = depth
         self.ends: dict[int, int] = {}  # by slot: its position
         self.prefills: list[tuple[int, float]] = []
@@ -75,7 +79,7 @@ class Profile:
         """Seconds of one."""
         rows, slots, depth = cell
         for slot in range(slots):
-            if self.ends.get(slot, self.executor.limits.context) + SPARE > self.executor.limits.context:
+            if self.ends.get(slot, self.most) + SPARE > self.most:
                 self.fill(slot)
         groups = [Group(slot, rows // slots + (slot < rows % slots)) for slot in range(slots)]
         began = self.executor.now()
@@ -89,8 +93,8 @@ class Profile:
         return seconds
 
 
-def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: int) -> list[Measured]:
-    """Medians over passes, every second one in reverse order; the first is warm-up."""
+def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: int) -> dict[Cell, list[float]]:
+    """Seconds of windows, one a pass, every second pass in reverse order; the first is warm-up."""
     times: dict[Cell, list[float]] = {cell: [] for cell in cells}
     began = time.perf_counter()
     for number in range(passes + 1):
@@ -98,8 +102,12 @@ def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: 
             taken = profile.window(cell)
             if number:
                 times[cell].append(taken)
-        if number and time.perf_counter() - began > seconds:
+        if number >= FEWEST and time.perf_counter() - began > seconds:
             break
+    return times
+
+
+def medians(times: Mapping[Cell, Sequence[float]]) -> list[Measured]:
     return [Measured(*cell, median(taken)) for cell, taken in times.items()]
 
 
@@ -113,7 +121,7 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
     settings = plan.settings
     profile = Profile(made, depth)
     cells = cells_of(settings.rows, settings.slots, max(settings.sizes), sorted({0, min(1, depth), depth}))
-    measured = measure(profile, cells, seconds=seconds, passes=passes)
+    measured = medians(measure(profile, cells, seconds=seconds, passes=passes))
     model, residuals = fit_cost(measured)
     per_token = median(max(0.0, taken - model.base) / tokens for tokens, taken in profile.prefills)
     model = replace(model, prompt_token=per_token)

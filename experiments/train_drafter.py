@@ -33,7 +33,8 @@ def settings(config: DictConfig) -> tuple[Recipe, Path, str, Path]:
         raise BadInput(f"out is {out!r}, expected a folder")
     recipe = Recipe.of(values)
     checked_target(config.target)
-    return recipe, Path(folder("target.path", config.target)), target["dtype"], Path(out)
+    dtype = "stored" if target["dtype"] == "auto" else target["dtype"]  # not measured: it has to be the same after a kill
+    return recipe, Path(folder("target.path", config.target)), dtype, Path(out)
 
 
 @hydra.main(version_base="1.3", config_path=CONFIGS, config_name="train_drafter")
@@ -48,7 +49,8 @@ def job(config: DictConfig) -> None:
     except BadInput as wrong:
         sys.exit(_refuse(wrong))
     console.print(table(found), highlight=False, soft_wrap=True)
-    console.print(f"written: {out} (use it with drafter=qwen_mtp drafter.path={out})", highlight=False, soft_wrap=True)
+    drafter = "gemma_assistant" if recipe.style == "assistant" else recipe.style
+    console.print(f"written: {out} (use it with drafter={drafter} drafter.path={out})", highlight=False, soft_wrap=True)
 
 
 def run(arguments: Sequence[str]) -> int:

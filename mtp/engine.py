@@ -11,24 +11,16 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from mtp.announce import announce
 from mtp.execution.protocol import Executor, Outcome, Planner
 from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Layout
 from mtp.metrics import Round
-from mtp.policies import Declining, Learning, Policy, Seen
+from mtp.policies import Decision, Declining, Learning, Policy, Seen
+from mtp.ranges import ranged
 from mtp.request import Finish, Finished, Request, Stream
-from mtp.steps import Flight, Step, part_of, round_of
-
-
-@dataclass
-class Side:
-    """Speculative and other steps each have their own. start: where its next window's rotation begins."""
-
-    start: int = 0
-    prefilled_last: bool = False
+from mtp.steps import Flight, Side, Step, part_of, round_of
 
 
 class Engine:
@@ -156,6 +148,12 @@ class Engine:
             self._window(decoding, turn, side, begin_s)
         return True
 
+    @property
+    def next_window(self) -> int:
+        """The number of the window that is launched next, as `Round.window` counts."""
+        return self.windows + len(self._flights)
+
+    @ranged("host")
     def _promote(self) -> None:
         """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
         for request, picked in self.grants.promote(self._declines):
@@ -165,6 +163,7 @@ class Engine:
             elif stream is None:
                 self._seat(request)
 
+    @ranged("host")
     def _admit(self) -> None:
         """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
         now = self.executor.now()
@@ -181,6 +180,7 @@ class Engine:
         except Exception as fault:
             self._fail([stream], fault)
 
+    @ranged("prefill")
     def _prefill(self, stream: Stream, turn: Turn, begin_s: float) -> None:
         """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
         begin = stream.prefilled
@@ -200,6 +200,7 @@ class Engine:
             self._book(stream, outcome, stream.prefill_s)
         self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
+    @ranged(lambda engine: f"window {engine.next_window}")
     def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
         """One window: launched, and landed at once. Where the device plans, the window before it lands instead."""
         if self._planner:
@@ -212,12 +213,11 @@ class Engine:
 
     def _launch(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> Flight | None:
         """The policy plans. None: the window failed."""
-        views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
-        decision = self.policy.decide(views, rows=self.rows, start=side.start)
+        decision = self._decide(decoding, turn, side)
         groups = decision.plan.groups
         if not groups:
-            raise RuntimeError(f"the policy left the window empty although slots {[view.slot for view in views]} can run")
-        depth = decision.depth if any(view.cap is None for view in views) else 0  # nobody here may use a draft
+            raise RuntimeError(f"the policy left the window empty although slots {[stream.slot for stream in decoding]} can run")
+        depth = decision.depth if any(turn.caps[stream.slot] is None for stream in decoding) else 0  # nobody here may use a draft
         start_s = self.executor.now()
         streams = {group.slot: self.streams[group.slot] for group in groups}
         try:
@@ -230,6 +230,11 @@ class Engine:
         for stream in decoding:
             stream.skips = 0 if stream.slot in streams else stream.skips + 1
         return Flight(work, streams, depth, halves, turn.speculative, begin_s, start_s)
+
+    @ranged("host")
+    def _decide(self, decoding: Sequence[Stream], turn: Turn, side: Side) -> Decision:
+        views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
+        return self.policy.decide(views, rows=self.rows, start=side.start)
 
     def _launch_unplanned(self, planner: Planner, decoding: Sequence[Stream], turn: Turn, begin_s: float) -> Flight | None:
         """The device plans, from the slots' state that it holds. None: the window failed."""
@@ -258,6 +263,7 @@ class Engine:
                 continue
             self._book_window(flight, outcomes)
 
+    @ranged("host")
     def _book_window(self, flight: Flight, outcomes: Sequence[Outcome]) -> None:
         """Every slot of the window, but for those whose request has ended since its launch."""
         end_s = self.executor.now()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from mtp.announce import announce
+from mtp.ranges import ranged
 
 Path = Literal["eager", "replayed", "capturing"]
 RETRIES = 2  # failed captures of one key after which it stays eager
@@ -78,6 +79,14 @@ class _Pair:
     verify: Graph
     commit: Graph
 
+    @ranged("verify graph")
+    def replay_verify(self) -> None:
+        self.verify.replay()
+
+    @ranged("commit graph")
+    def replay_commit(self) -> None:
+        self.commit.replay()
+
     def reset(self) -> None:
         self.verify.reset()
         self.commit.reset()
@@ -134,7 +143,7 @@ class LayoutCache:
                 path = "capturing"
                 self._capture(key, window)
         pair = self._pairs.get(key)
-        verify, commit = (window.verify, window.commit) if pair is None else (pair.verify.replay, pair.commit.replay)
+        verify, commit = (window.verify, window.commit) if pair is None else (pair.replay_verify, pair.replay_commit)
         halves = timed_halves(verify, commit, self._clock)
         return replace(halves, capture=self._capture_s - captured_before, path=path)
 
@@ -150,6 +159,7 @@ class LayoutCache:
     def _worth_capturing(self, key: Hashable) -> bool:
         return not self._given_up and self._sights[key] >= self._capture_on and self._failed[key] < RETRIES
 
+    @ranged("capture")
     def _capture(self, key: Hashable, window: WindowWork) -> None:
         """A pair, or nothing at all. Room is made first, so that there are never more than `capacity` pairs."""
         while len(self._pairs) >= self._capacity:

@@ -15,6 +15,14 @@ from mtp.windows import Group
 NO_WINDOW = Halves(0.0, 0.0)
 
 
+@dataclass
+class Side:
+    """Speculative and other steps each have their own. start: where its next window's rotation begins."""
+
+    start: int = 0
+    prefilled_last: bool = False
+
+
 @dataclass(frozen=True)
 class Step:
     """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;

@@ -134,11 +134,13 @@ def _expected(data: WindowData) -> tuple[list[Any], Tensor]:
     return [oracle.accepted(data)[:3], window], torch.tensor(group_rows, dtype=INT)
 
 
-def _three(picks: Callable[..., Any], accept: Callable[..., Any], pack: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:
+def three(
+    picks: Callable[..., Any], accept: Callable[..., Any], pack: Callable[..., Any], data_of: Callable[[Shape], WindowData] = _data
+) -> Callable[[Shape, torch.device], Work]:
     """Three operations and the moves of the tables between them; the plan is the host's and known before."""
 
     def make(shape: Shape, device: torch.device) -> Work:
-        data = _data(shape)
+        data = data_of(shape)
         expected, group_rows = _expected(data)
         here, group_rows = moved(data, device), group_rows.to(device)
         state, limits, window = here.state, here.limits, here.window
@@ -157,8 +159,8 @@ def _three(picks: Callable[..., Any], accept: Callable[..., Any], pack: Callable
     return make
 
 
-implementation("seam", "separate", shapes=_logits)(_three(ops.row_argmax, ops.accept_prefix, ops.pack_window))
-implementation("seam", "twins", shapes=_logits)(_three(ops.row_argmax_torch, ops.accept_prefix_torch, ops.pack_window_torch))
+implementation("seam", "separate", shapes=_logits)(three(ops.row_argmax, ops.accept_prefix, ops.pack_window))
+implementation("seam", "twins", shapes=_logits)(three(ops.row_argmax_torch, ops.accept_prefix_torch, ops.pack_window_torch))
 
 
 @implementation("seam", "plain_torch", shapes=_logits)
@@ -171,11 +173,11 @@ def _(shape: Shape, device: torch.device) -> Work:
     return Work(work, expected, _bytes(here.logits, here.window, here.proposals, tables))
 
 
-def _advance(*stages: str) -> Callable[[Shape, torch.device], Work]:
+def advanced(*stages: str, data_of: Callable[[Shape], WindowData] = _data) -> Callable[[Shape, torch.device], Work]:
     """In place, with the plan on the device: window after window, each as full as the first."""
 
     def make(shape: Shape, device: torch.device) -> Work:
-        data = _data(shape)
+        data = data_of(shape)
         here = moved(fresh(data), device)
         given = [(stage, here.advance_arguments(stage)) for stage in stages]
 
@@ -191,5 +193,5 @@ def _advance(*stages: str) -> Callable[[Shape, torch.device], Work]:
     return make
 
 
-implementation("seam", "staged", shapes=_logits)(_advance("accept", "plan"))
-implementation("seam", "fused", shapes=_logits)(_advance("all"))
+implementation("seam", "staged", shapes=_logits)(advanced("accept", "plan"))
+implementation("seam", "fused", shapes=_logits)(advanced("all"))

@@ -17,11 +17,13 @@ from mtp.execution.buffers import Buffers, copy_into
 from mtp.execution.drafting import DrafterGuard
 from mtp.execution.graphs import capturing
 from mtp.execution.protocol import Outcome, stops_of
+from mtp.ranges import ranged
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group
 from triton_kernels import Packed, accept_prefix, pack_window, row_argmax
 from triton_kernels.accept import ERROR, LENGTH, RUNNING, STOP
+from triton_kernels.argmax import Picks
 
 FINISH: dict[int, CommitFinish | None] = {RUNNING: None, STOP: "stop", LENGTH: "length", ERROR: "error"}
 NUMERIC_ERROR = "numeric error: a row of the target's logits holds a NaN or nothing above -inf"
@@ -113,10 +115,12 @@ class ModelExecutor:
         bucket = self.buckets.round_up(1)
         self._pack(bucket)
         b.hidden(bucket)[0] = hidden[-1]
-        self._accept(bucket, logits.expand(bucket, -1), bool(self._banning))
-        self._move(bucket, depth)
+        self._accept(bucket, self._pick(bucket, logits.expand(bucket, -1), bool(self._banning)))
+        b.move()
+        self._draft_and_report(bucket, depth)
         return self.outcomes([Group(slot, 1)], depth)[0]
 
+    @ranged("stage")
     def window(self, groups: Sequence[Group], depth: int) -> ModelWork:
         self.buffers.stage({group.slot: group.rows for group in groups})
         return ModelWork(self, groups, depth, bans=bool(self._banning))
@@ -127,25 +131,35 @@ class ModelExecutor:
     def verify(self, bucket: int, bans: bool) -> None:
         """Pack, target forward, picks, accept. Changes no committed state."""
         self._pack(bucket)
-        logits, hidden = self.target.verify(self.buffers.window(bucket))
-        self.buffers.hidden(bucket).copy_(hidden)
-        self._accept(bucket, logits, bans)
+        self._accept(bucket, self._pick(bucket, self._forward(bucket), bans))
 
     @torch.inference_mode()
     def commit(self, bucket: int, depth: int) -> None:
         """Keep rows, draft: everything of a slot moves here, together."""
-        self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
-        self._move(bucket, depth)
+        self._keep(bucket)
+        self._draft_and_report(bucket, depth)
 
+    @ranged("pack")
     def _pack(self, bucket: int) -> None:
         b = self.buffers
         copy_into(b.window(bucket), pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket))
 
-    def _accept(self, bucket: int, logits: Tensor, bans: bool) -> None:
+    @ranged("verify")
+    def _forward(self, bucket: int) -> Tensor:
+        logits, hidden = self.target.verify(self.buffers.window(bucket))
+        self.buffers.hidden(bucket).copy_(hidden)
+        return logits
+
+    @ranged("picks")
+    def _pick(self, bucket: int, logits: Tensor, bans: bool) -> Picks:
+        picks = row_argmax(logits, vocab=self.limits.vocab, **(self._bans(bucket) if bans else {}))
+        self.buffers.picks(bucket).copy_(picks.ids)
+        return picks
+
+    @ranged("accept")
+    def _accept(self, bucket: int, picks: Picks) -> None:
         b = self.buffers
         window = b.window(bucket)
-        picks = row_argmax(logits, vocab=self.limits.vocab, **(self._bans(bucket) if bans else {}))
-        b.picks(bucket).copy_(picks.ids)
         limits = (b.produced, b.max_new, b.context, b.min_new, b.stop_ids, b.stop_counts)
         accepted = accept_prefix(picks.ids, picks.faults, window.ids, window.starts, b.anchors, b.positions, *limits, width=b.width)
         copy_into(b.accepted, accepted)
@@ -157,10 +171,15 @@ class ModelExecutor:
         early = b.produced[window.slots] + window.group_index < b.min_new[window.slots]
         return {"banned": b.stop_ids[window.slots], "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int()}
 
-    def _move(self, bucket: int, depth: int) -> None:
-        """The slots' tables move, the drafter is fed and chains, and the results are laid out for the host."""
+    @ranged("commit")
+    def _keep(self, bucket: int) -> None:
+        self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
+        self.buffers.move()
+
+    @ranged("draft")
+    def _draft_and_report(self, bucket: int, depth: int) -> None:
+        """The drafter is fed and chains, and the results are laid out for the host."""
         b = self.buffers
-        b.move()
         b.report(*self.draft(b.window(bucket), b.accepted.kept, b.accepted.finish, b.picks(bucket), depth))
 
     def draft(self, window: Packed, kept: Tensor, finish: Tensor, picks: Tensor, depth: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,6 +219,7 @@ class ModelExecutor:
 
     # ---- results and time
 
+    @ranged("read")
     def outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         width = self.buffers.width
         rows = self.buffers.results[:, : 3 + width + 2 * depth].cpu()  # the window's one device-to-host copy

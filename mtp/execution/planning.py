@@ -21,6 +21,7 @@ from mtp.execution.buffers import copy_into
 from mtp.execution.model import FINISH, NUMERIC_ERROR, ModelExecutor
 from mtp.execution.protocol import Outcome
 from mtp.policies import RotateGrow, StaticK
+from mtp.ranges import ranged
 from mtp.windows import Group
 from triton_kernels import Advanced, Packed, SlotLimits, SlotState, advance_window
 from triton_kernels.accept import ERROR
@@ -74,6 +75,7 @@ class PlanningExecutor(ModelExecutor):
 
     # ---- windows
 
+    @ranged("stage")
     @torch.inference_mode()
     def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> PlannedWork:
         """Stage the next window: as it was planned or, where the host changed a slot, a cap or the side since, planned anew."""
@@ -103,11 +105,8 @@ class PlanningExecutor(ModelExecutor):
 
     @torch.inference_mode()
     def verify(self, bucket: int, bans: bool) -> None:
-        b = self.buffers
-        copy_into(b.window(bucket), self._next)
-        logits, hidden = self.target.verify(b.window(bucket))
-        b.hidden(bucket).copy_(hidden)
-        self._logits.copy_(logits)
+        copy_into(self.buffers.window(bucket), self._next)
+        self._logits.copy_(self._forward(bucket))
 
     @torch.inference_mode()
     def commit(self, bucket: int, depth: int) -> None:
@@ -116,13 +115,27 @@ class PlanningExecutor(ModelExecutor):
         alone = self.drafting.drafter is None
         if alone:
             self._start_before.copy_(self._start)
-        advanced = self._advance("all" if alone else "accept", logits=self._logits, vocab=self.limits.vocab)
+        advanced = self._accept_in_place("all" if alone else "accept")
         self._result.copy_(advanced.result)
-        self.target.commit(window, advanced.kept)
+        self._keep_rows(window, advanced.kept)
         if not alone:
-            self.draft(window, advanced.kept, advanced.result[2], advanced.picks, depth)
+            self._chain(window, advanced, depth)
             self._plan_next()
 
+    @ranged("accept")
+    def _accept_in_place(self, stage: Any) -> Advanced:
+        """Picks, accepted prefixes and the slots' move; in stage `all` the next window's plan and rows too."""
+        return self._advance(stage, logits=self._logits, vocab=self.limits.vocab)
+
+    @ranged("commit")
+    def _keep_rows(self, window: Packed, kept: Tensor) -> None:
+        self.target.commit(window, kept)
+
+    @ranged("draft")
+    def _chain(self, window: Packed, advanced: Advanced, depth: int) -> None:
+        self.draft(window, advanced.kept, advanced.result[2], advanced.picks, depth)
+
+    @ranged("pack")
     def _plan_next(self) -> None:
         self._start_before.copy_(self._start)
         self._advance("plan")
@@ -191,6 +204,7 @@ class PlannedWork:
     def padded(self) -> int:
         return self._bucket - sum(group.rows for group in self.groups)
 
+    @ranged("read")
     def outcomes(self) -> Sequence[Outcome]:
         self.fetch()
         rows, kept, finish, *tokens = self._rows()

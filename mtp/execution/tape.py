@@ -11,6 +11,7 @@ from mtp.costs import Cost, LinearCost
 from mtp.execution.buckets import Buckets
 from mtp.execution.drafting import DrafterGuard
 from mtp.execution.protocol import Limits, Outcome, stops_of
+from mtp.ranges import ranged
 from mtp.request import Request
 from mtp.tape import Tape
 from mtp.windows import Group
@@ -89,9 +90,11 @@ class TapeExecutor:
         self._work.stage(groups, depth)
         return self._work
 
+    @ranged("verify")
     def verify(self, groups: Sequence[Group]) -> None:
         self.spend(self._window_s(groups, 0))
 
+    @ranged("commit")
     def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         """Drafting costs what the depth adds to a window."""
         self.spend(self._window_s(groups, depth) - self._window_s(groups, 0) if depth else 0.0)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ class Checkpoint:
         )
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
-        self.highest_token = self._highest_token()
         self._stored = self._index(weights)
 
     def holds(self, prefix: str) -> bool:
@@ -75,6 +75,10 @@ class Checkpoint:
                 opened.seek(begin)
                 found.update(opened.read(min(MIB, one.size)))
         return found.hexdigest()
+
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """Of the tensors whose name begins so."""
+        return {name: one.shape for name, one in self._stored.items() if name.startswith(prefix)}
 
     def read(
         self,
@@ -147,7 +151,8 @@ class Checkpoint:
             raise ValueError(f"checkpoint {self.path}: {name} holds no object")
         return value
 
-    def _highest_token(self) -> int | None:
+    @cached_property
+    def highest_token(self) -> int | None:
         """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
         model may share its tokenizer with one that also sees images."""
         tokenizer = self._json("tokenizer.json") or {}

@@ -19,6 +19,7 @@ def test_every_case_is_right():
     counts, found = quick.wrong(CPU)
     assert found == []
     assert set(counts) >= {"picks", "pack", "accept", "seam", "plan", "stage", "look_up", "engine"}
+    assert set(counts) >= {"attention", "delta_verify", "delta_commit", "conv_verify", "conv_commit"}
 
 
 def test_cases_of_one_shape_stand_together_and_none_is_there_twice():
@@ -28,10 +29,16 @@ def test_cases_of_one_shape_stand_together_and_none_is_there_twice():
     assert len(list(groupby(shapes))) == len(set(shapes))
     wide = {case.shape["vocab"] for case in cases(wide=True) if "vocab" in case.shape}
     assert wide == {32_000, 151_936, 262_144}
+    lengths = [{case.shape["length"] for case in cases(wide=of) if "length" in case.shape} for of in (False, True)]
+    assert [(min(of), max(of)) for of in lengths] == [(128, 4_096), (128, 262_144)]
 
 
 def spoilt(value):
     """The same with one number another; None where there is none."""
+    if isinstance(value, torch.Tensor):
+        other = value.clone()
+        other.view(-1)[-1] += other.abs().max()
+        return other
     if isinstance(value, (list, tuple)):
         for i, item in enumerate(value):
             if (other := spoilt(item)) is not None:
@@ -60,6 +67,28 @@ def test_the_line_names_the_place():
     with pytest.raises(WrongOutput) as fault:
         case.checked(CPU)
     assert str(fault.value) == "sum/own/rows2: output[0][1] is 2, expected 5"
+
+
+@pytest.mark.parametrize(
+    ("got", "said"),
+    [
+        ([1.0, -4.05], ""),
+        ([1.0, -4.2], "output[0] is -4.2 at 1, expected -4 within 0.02 of the largest"),
+        ([float("nan"), -4.0], "output[0] is nan at 0, expected 1"),
+        ([1.0, -4.0, 0.0], "shapes are [[3]], expected [[2]]"),
+    ],
+)
+def test_how_far_off_sums_may_be_is_said_by_the_case(got, said):
+    def make(shape, device):
+        return Work(lambda: torch.tensor(got), [torch.tensor([1.0, -4.0])], read=lambda out: [out], close=0.02)
+
+    case = Case("sum", "own", {}, "seam", make)
+    if not said:
+        case.checked(CPU)
+        return
+    with pytest.raises(WrongOutput) as fault:
+        case.checked(CPU)
+    assert said in str(fault.value)
 
 
 def test_quick_fails_on_a_wrong_output(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Rows of results, their comparison and report; pytest-benchmark around one case; peers that are not installed."""
+"""Rows of results, their comparison and report; pytest-benchmark around one case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import compare, peers, report
+from bench import compare, report
 from bench.rows import OUT, read_rows, row_of, table, write_rows_to
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_a_row_has_quantiles_per_unit_and_names_where_it_comes_from(tmp_path):
 
 def test_the_table_relates_to_the_first_implementation(tmp_path):
     lines = table(read_rows(written(tmp_path / "a.jsonl", 2.0, 3.0)))
-    assert [line.split(" | ")[-1] for line in lines[2:]] == ["1.00 |", "1.50 |"]
+    assert [line.split(" | ")[-2] for line in lines[2:]] == ["1.00", "1.50"]
 
 
 def test_two_files_are_compared(tmp_path, monkeypatch, capsys):
@@ -73,9 +73,43 @@ def test_the_report_draws_every_implementation_and_says_whose_times_they_are(tmp
     assert all(text in picture for text in ("accept, call  [cpu: a processor]", ">a<", ">b<", "slots=4 rows=8"))
 
 
+COMPILED = {"kind": "compiled", "operation": "window", "shape": {"slots": 4}, "evidence": "compiled", "operations": ["aten::add"]}
+
+
+def test_the_report_has_the_roofline_of_the_machine_and_the_compiled_code(tmp_path, monkeypatch, capsys):
+    path = written(tmp_path / "a.jsonl", 2.0, 3.0, device="a processor", evidence="cpu", copy_bytes_per_us=9_000, share=0.5)
+    figures = {"registers": 90, "instructions": 700, "spills": 0, "shared": 256}
+    launches = [{**figures, "launch": 1}, {**figures, "launch": 2, "registers": 50}]
+    write_rows_to(path, [COMPILED | {"implementation": "staged", "architecture": "sm_90", "launches": 2} | each for each in launches])
+    window = {"kind": "window", "operation": "window", "implementation": "rows", "model": "sum", "window_us": 12.5, "seam_share": 0.25}
+    write_rows_to(path, [window | {"shape": {"slots": 4}}])
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    assert report.main() == 0
+    printed = capsys.readouterr().out
+    assert "| window | staged | sm_90 | 2 | 1 | 90 | 1400 | 0 | 256 |" in printed
+    assert "| sum | rows | 12.5 |" in printed
+    assert "| 1.00 | 0.500 |" in printed
+    picture = (tmp_path / "a.roofline.svg").read_text()
+    assert all(text in picture for text in ("a copy, 9.0 GB/s measured", "[cpu: a processor", ">accept<", ">a<"))
+
+
+def test_a_file_without_bytes_or_times_has_no_picture_of_them(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "a.jsonl"
+    row = {"implementation": "fused", "architecture": "sm_90", "registers": 1, "instructions": 1, "spills": 0, "shared": 0}
+    write_rows_to(path, [COMPILED | row])
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    assert report.main() == 0
+    assert [found.name for found in tmp_path.iterdir()] == ["a.jsonl"]
+    monkeypatch.setattr(sys, "argv", ["compare", str(path), str(path)])
+    capsys.readouterr()
+    assert compare.main() == 0
+    assert "only in A: 0, only in B: 0" in capsys.readouterr().out
+
+
 def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
     command = [sys.executable, "-m", "pytest", "bench/bench_host.py", "-q", "-k", "look_up/rows/slots2", "-p", "no:cacheprovider"]
-    options = ["--benchmark-max-time=0.01", "--benchmark-min-rounds=5", f"--benchmark-json={tmp_path / 'whole.json'}"]
+    timing = ["--benchmark-timer=time.thread_time", "--benchmark-max-time=0.01", "--benchmark-min-rounds=5"]
+    options = [*timing, f"--benchmark-json={tmp_path / 'whole.json'}"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}  # it would switch timing off
     environment[OUT] = str(tmp_path / "rows.jsonl")
     done = subprocess.run(command + options, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -83,43 +117,8 @@ def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
     (row,) = read_rows(tmp_path / "rows.jsonl")
     assert (row["operation"], row["implementation"], row["shape"], row["mode"]) == ("look_up", "rows", {"slots": 2, "rows": 8}, "python")
     assert row["samples"] >= 5
+    assert row["clock"] == "time.thread_time"
     assert 0 < row["p20_us"] <= row["p50_us"] <= row["p80_us"]
     whole = json.loads((tmp_path / "whole.json").read_text())
     assert "node" not in whole["machine_info"]
     assert "data" not in whole["benchmarks"][0]["stats"]
-
-
-def test_a_peer_that_is_absent_is_skipped_with_a_line(tmp_path):
-    lines = list(peers.run(tmp_path / "rows.jsonl"))
-    assert len(lines) == len(peers.PEERS)
-    for peer, line in zip(peers.PEERS, lines, strict=True):
-        assert line.startswith(f"peer {peer}: skipped, ")
-        assert "not installed" in line or "no GPU" in line
-    assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_a_peer_that_fails_otherwise_is_skipped_with_its_last_line(tmp_path, monkeypatch):
-    script = tmp_path / "process.py"
-    script.write_text("raise TypeError('called otherwise')")
-    monkeypatch.setattr(peers, "PROCESS", script)
-    assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm: skipped, TypeError: called otherwise"
-
-
-def test_a_peer_that_was_timed_gets_rows_with_its_version(tmp_path, monkeypatch):
-    script = tmp_path / "process.py"
-    entry = {**{name: INFO[name] for name in ("operation", "shape", "bytes")}, "mode": "graph", "per": 1, "seconds": [1e-6] * 3}
-    said = json.dumps({"version": "1.2", "timed": [entry]})
-    script.write_text(f"import sys\nassert 'triton_kernels' not in sys.modules\nprint('noise')\nprint({said!r})")
-    monkeypatch.setattr(peers, "PROCESS", script)
-    assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm 1.2: 1 cases"
-    assert read_rows(tmp_path / "rows.jsonl")[0]["implementation"] == "vllm 1.2"
-
-
-def test_what_peers_are_given_is_what_greedy_verification_keeps():
-    given = peers.uniform(4, 8)
-    kept = []
-    for drafts, picks in zip(given["drafts"].tolist(), given["picks"].tolist(), strict=True):
-        count = next((i for i, (a, b) in enumerate(zip(drafts, picks, strict=False)) if a != b), len(drafts))
-        kept.append(picks[: count + 1])
-    assert kept == given["expected"]
-    assert len({len(tokens) for tokens in kept}) > 1

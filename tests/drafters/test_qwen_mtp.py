@@ -191,16 +191,17 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tupl
 @pytest.mark.parametrize(
     ("write", "reference"), [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)], ids=DENSE_NAMES
 )
-def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any):
+@pytest.mark.parametrize("new", [48, pytest.param(200, marks=pytest.mark.slow)])
+def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any, new: int):
     """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
     model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
-    prompt, new = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]]), 48
+    prompt = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]])
     forwards = []
     model.register_forward_pre_hook(lambda *_: forwards.append(1))
     expected = model.generate(prompt, max_new_tokens=new, do_sample=False, use_mtp=True)[0, prompt.shape[1] :].tolist()
 
     slots = 2
-    target = load_target(tmp_path, slots=slots, context=128, dtype=torch.float32)
+    target = load_target(tmp_path, slots=slots, context=256, dtype=torch.float32)
     drafter = load_qwen_mtp(tmp_path, target, buckets=Buckets())
     teacher = Teacher(target, {1: prompt[0]}, slots)
     logits, hidden = teacher.prefill(1, prompt.shape[1])

@@ -8,8 +8,8 @@ import numpy as np
 from gguf import GGUFWriter, TokenType
 from tokenizers import pre_tokenizers
 
-WORDS = ["he", "ll", "hell", "hello", "Ġw", "Ġhe"]
-MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "Ġ he"]
+WORDS = ["he", "ll", "hell", "hello", "Ġw", "Ġhe", "12"]
+MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "Ġ he", "1 2"]
 
 
 def write_llama_gguf(path: Path, *, hidden: int = 32, heads: int = 4, kv_heads: int = 2, layers: int = 2, inner: int = 48) -> Path:

@@ -30,12 +30,14 @@ ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
     "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
+    # which need not be here
+    "target=smollm2": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
+    "target=gemma3_270m": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "workload=file": [f"workload.path={PROJECT}/experiments/prompts/code.jsonl"],
     "policy=hindsight": ["workload=synthetic"],
     "policy=oracle_p": ["workload=synthetic"],
     "grant=off": ["share=window"],
     "device=cuda": ["workload=synthetic"],  # which needs none
-    "drafter=gemma_assistant": ["workload=synthetic"],  # nor a folder
 }
 
 
@@ -54,6 +56,17 @@ def test_a_config_of_a_group_composes_and_builds(name, tmp_path):
     config = compose("run", overrides=[name, *also])
     plan_of(config)
     assert "${" not in str(resolved(config))
+
+
+def test_a_target_whose_sidecar_ships_gets_it_and_any_other_has_its_own_head(monkeypatch, tmp_path):
+    monkeypatch.setenv("MTPLAB_WEIGHTS", str(tmp_path))
+    monkeypatch.setattr(resolvers, "PROJECT", tmp_path / "project")
+    path = tmp_path / "smollm2"
+    assert resolvers.head_of(str(path)) == str(path)
+    sidecar = tmp_path / "project" / "experiments" / "models" / "smollm2_mtp"
+    sidecar.mkdir(parents=True)
+    assert resolvers.head_of(str(path)) == str(sidecar)
+    assert resolvers.head_of(str(tmp_path / "other" / "smollm2")) == str(tmp_path / "other" / "smollm2")
 
 
 def test_a_recorded_workload_names_what_it_needs():

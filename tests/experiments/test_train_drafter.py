@@ -15,13 +15,15 @@ from experiments import train_drafter
 from experiments.checks import BadInput
 from experiments.results import PROJECT
 from experiments.training.drafters import collect, session
-from experiments.training.drafters.head import Frozen, Head
+from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.head import Head
 from experiments.training.drafters.recipe import Recipe
-from experiments.training.drafters.session import Session
-from experiments.training.drafters.store import Row, Store
+from experiments.training.drafters.session import Session, style_of
+from experiments.training.drafters.store import Row, Store, Text
 from experiments.training.drafters.texts import Cut, prompts, read
 from experiments.training.progress import Progress
-from mtp.drafters import check_qwen_mtp, load_qwen_mtp
+from experiments.training.trainable import Read
+from mtp.drafters import check_qwen_mtp, load_gemma_assistant, load_qwen_mtp
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
@@ -32,13 +34,14 @@ from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.qwen_config import QwenConfig
 from tests.checkpoints import write_llama, write_qwen2, write_qwen3, write_qwen3_5
 from tests.drafters.test_qwen_mtp import Student
+from tests.gemma_checkpoints import write_gemma4
 
 TARGET = PROJECT / "experiments" / "models" / "tiny_qwen"
 CPU, BUCKETS = torch.device("cpu"), Buckets((4, 8))
 CHEAP = {
     "style": "qwen_mtp", "data": None, "texts": 16, "held_out": 6, "length": 40, "prompt": 12, "given": 0.5, "chat": 0.4, "slots": 4,
     "collect_minutes": None, "minutes": 1, "steps": 4, "batch": 4, "depth": 3, "rate": 2e-3, "decay": 0.1, "draft_vocab": 700,
-    "save_s": 0, "save_every": 2, "seed": 0, "threads": 1,
+    "clusters": 8, "top_clusters": 2, "save_s": 0, "save_every": 2, "seed": 0, "threads": 1,
 }  # fmt: skip
 
 
@@ -134,6 +137,55 @@ def test_the_sidecar_runs_with_its_target_and_changes_no_token(sidecar):
     assert len(figures["code"]["own"]) == len(figures["code"]["teacher_forced"]) == 3
 
 
+def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(data, tmp_path):
+    folder = write_gemma4(tmp_path / "target", vocab_size=2048)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TARGET / file, folder)
+    changes = {"style": "assistant", "draft_vocab": None, "steps": 3, "texts": 10, "held_out": 4, "save_every": None}
+    recipe = Recipe.of(CHEAP | {"data": data} | changes)
+    out = tmp_path / "out"
+    Session(recipe, folder, "fp32", out, Console(quiet=True)).run()
+    store = Store(
+        out / "texts",
+        json.loads((out / "texts" / "rows.json").read_text())["about"],
+        rows=10,
+        length=40,
+        hidden=64,
+        kv={"sliding_attention": (2, 16), "full_attention": (2, 32)},
+    )
+    target = load_target(folder, slots=2, context=64, dtype="fp32")
+    target.prefill(1, store.tokens[0], 0)
+    for kind, both in store.kv.items():
+        for stored, cache in zip(both[0], target.kv(kind), strict=True):
+            torch.testing.assert_close(stored.float(), cache[1, :, :39], rtol=0.02, atol=0.02)
+    drafter = load_gemma_assistant(out, target, buckets=BUCKETS)
+    texts = {}
+    for name, one, policy in (("plain", None, StaticK(0)), ("speculative", drafter, RotateGrow())):
+        executor = ModelExecutor(target, one, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+        engine = Engine(executor, slots=2, policy=policy)
+        engine.submit(Request("a", (40, 50, 60), 16, ignore_stop=True))
+        texts[name] = engine.run()[0].tokens
+    assert texts["plain"] == texts["speculative"]
+
+
+@pytest.mark.parametrize(
+    ("style", "changes", "named"),
+    [
+        ("assistant", {"draft_vocab": None}, "style is assistant, but the target's model_type is 'qwen3_5_text'"),
+        ("qwen_mtp", {}, "style is qwen_mtp, but the target's model_type is 'gemma4_text'"),
+        ("assistant", {"draft_vocab": 7}, "expected null"),
+        ("assistant", {"draft_vocab": None, "clusters": 7}, "clusters is 7, expected 0 or a divisor"),
+    ],
+)
+def test_a_style_that_does_not_fit_the_target_is_refused(style, changes, named, tmp_path):
+    folder = TARGET
+    if "qwen3_5" not in named:
+        folder = write_gemma4(tmp_path / "target")
+    recipe = Recipe.of(CHEAP | {"style": style} | changes)
+    with pytest.raises(BadInput, match=named):
+        style_of(Checkpoint(folder), recipe)
+
+
 @pytest.mark.parametrize("write", [write_llama, write_qwen2, write_qwen3, write_qwen3_5], ids=["llama", "qwen2", "qwen3", "qwen3_5"])
 def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, tmp_path):
     folder = write(tmp_path / "target")
@@ -147,11 +199,11 @@ def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, t
     head.load_state_dict({name.removeprefix("mtp."): tensor.float() for name, tensor in stored.items() if name.startswith("mtp.")})
     student.target.clear(0)
     _, hidden = student.target.prefill(0, text[:50].int(), 0)
-    frozen = Frozen(student.target.embedding, student.target.head, torch.arange(config.vocab))
+    frozen = Frozen(student.target, None)
     with torch.no_grad():
-        steps = head.chain(frozen, text[None, :50], hidden[None], 3, own=True)
+        steps = head.chain(frozen, text[None, :50], Read(hidden[None], {}), 3, own=True)
     assert [int(step.picks[0, 30]) for step in steps] == drafted.tokens[0].tolist()
-    chances = [float((step.hidden[0, 30] @ frozen.head.T).softmax(-1).max()) for step in steps]
+    chances = [float(step.logits[0, 30].softmax(-1).max()) for step in steps]
     torch.testing.assert_close(torch.tensor(chances), drafted.confidence[0], rtol=1e-3, atol=1e-5)
 
 
@@ -175,7 +227,8 @@ def test_collected_rows_are_the_targets_own(sidecar):
 
 def test_a_store_counts_what_is_whole_and_refuses_another_collection(tmp_path):
     store = Store(tmp_path, {"a": 1}, rows=4, length=3, hidden=2)
-    store.append([Row(7, "code", True, 3), Row(1, "prose", False, 2)], torch.arange(6).view(2, 3), torch.ones(2, 2, 2))
+    texts = [Text(torch.arange(3) + begin, torch.ones(2, 2), {}) for begin in (0, 3)]
+    store.append([Row(7, "code", True, 3), Row(1, "prose", False, 2)], texts)
     store.tokens[2] = 9  # written, but never counted
     again = Store(tmp_path, {"a": 1}, rows=4, length=3, hidden=2)
     assert [row.number for row in again.rows] == [7, 1]

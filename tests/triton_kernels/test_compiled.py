@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import triton
 
+from bench.compiling import resources
 from tests.emulator.driver import emulated
-from tests.emulator.resources import resources
 from tests.triton_kernels.variants import (
     ARCHS,
     ATTENTION,

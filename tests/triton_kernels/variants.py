@@ -10,8 +10,8 @@ from unittest import mock
 import torch
 import triton
 
+from bench.compiling import resources
 from tests.emulator.driver import Launch, emulated
-from tests.emulator.resources import resources
 from triton_kernels import (
     Packed,
     SlotLimits,

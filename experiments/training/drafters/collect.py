@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from experiments.training.drafters.store import Row, Store
+from experiments.training.drafters.store import Row, Store, Text
 from experiments.training.drafters.texts import Prompt
 from mtp.drafters.protocol import Drafted
 from mtp.engine import Engine
 from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
 from mtp.policies import StaticK
-from mtp.request import Finished, Request
+from mtp.request import Request
 from mtp.targets.protocol import Target
 from triton_kernels import Packed
 
@@ -50,7 +50,7 @@ class Collector:
 
     def __init__(self, target: Target, store: Store, watch: Callable[[int, float], None] = lambda rows, tokens_per_s: None) -> None:
         slots, self.length = target.slots, store.tokens.shape[1]
-        self.store, self.watch, self.slots = store, watch, slots
+        self.target, self.store, self.watch, self.slots = target, store, watch, slots
         self.tap = Tap(target, self.length)
         self.executor = ModelExecutor(
             target, self.tap, slots=slots, rows=slots, largest_group=1, depth=0, buckets=Buckets(()), device=target.device
@@ -58,18 +58,22 @@ class Collector:
 
     def run(self, prompts: Iterator[tuple[int, bool, Prompt]], enough: Callable[[], bool]) -> None:
         """prompts: number, held out, prompt. Until there are no more, or enough() says so: what is begun then is ended."""
-        engine = Engine(self.executor, slots=self.slots, rows=self.slots, policy=StaticK(0), on_tokens=lambda *_: None)
+        engine = Engine(self.executor, slots=self.slots, rows=self.slots, policy=StaticK(0))
         asked: dict[str, tuple[int, bool, Prompt]] = {}
-        seats: dict[str, int] = {}
+        rows: list[Row] = []
+        texts: list[Text] = []
 
-        def seat(request: str, tokens: Sequence[int]) -> None:
-            if request not in seats:
-                seats[request] = next(slot for slot, stream in engine.streams.items() if stream.request.id == request)
+        def whole(request: str, _: Sequence[int]) -> None:
+            """A text is taken the moment it is whole: then its slot is cleared."""
+            slot, stream = next((slot, one) for slot, one in engine.streams.items() if one.request.id == request)
+            if len(ids := [*stream.request.prompt, *stream.tokens]) >= self.length:
+                number, held_out, prompt = asked.pop(request)
+                rows.append(Row(number, prompt.kind, held_out, min(len(prompt.ids), self.length)))
+                texts.append(self._text(slot, ids[: self.length]))
 
-        engine.on_tokens = seat
-        made: list[tuple[Row, Tensor, Tensor]] = []
+        engine.on_tokens = whole
         began = saved = time.monotonic()
-        seen = tokens = 0
+        before = len(self.store.rows)
         while True:
             while len(engine.waiting) < self.slots and not enough() and (asked_next := next(prompts, None)) is not None:
                 number, _, prompt = asked_next
@@ -78,22 +82,19 @@ class Collector:
                 new = max(1, self.length - len(prompt.ids))
                 engine.submit(Request(str(number), prompt.ids, new, min_new_tokens=new))
             going = engine.step()
-            for finished in engine.finished[seen:]:
-                made.append(self._row(finished, asked.pop(finished.id), seats[finished.id]))
-                tokens += self.length
-            seen = len(engine.finished)
-            if made and (not going or time.monotonic() - saved > SAVE_S):
-                rows, ids, hidden = zip(*made, strict=True)
-                self.store.append(list(rows), torch.stack(ids), torch.stack(hidden))
-                made, saved = [], time.monotonic()
-                self.watch(len(self.store.rows), tokens / (saved - began))
+            if failed := [one for one in engine.finished if one.finish == "error"]:
+                raise RuntimeError(f"collecting failed: {failed[0].error}")
+            engine.finished.clear()
+            if rows and (not going or time.monotonic() - saved > SAVE_S):
+                self.store.append(rows, texts)
+                saved = time.monotonic()
+                rows.clear()
+                texts.clear()
+                self.watch(len(self.store.rows), (len(self.store.rows) - before) * self.length / (saved - began))
             if not going:
                 return
 
-    def _row(self, finished: Finished, asked: tuple[int, bool, Prompt], slot: int) -> tuple[Row, Tensor, Tensor]:
-        if finished.finish == "error":
-            raise RuntimeError(f"collecting failed: {finished.error}")
-        number, held_out, prompt = asked
-        ids = torch.tensor((finished.prompt + finished.tokens)[: self.length], dtype=torch.int32)
-        begin = self.length if prompt.given else len(prompt.ids)
-        return Row(number, prompt.kind, held_out, begin), ids, self.tap.rows[slot, : self.length - 1].clone().cpu()
+    def _text(self, slot: int, ids: list[int]) -> Text:
+        here = slice(self.length - 1)
+        kv = {kind: torch.stack([one[slot, :, here] for one in self.target.kv(kind)]).bfloat16().cpu() for kind in self.store.kv}
+        return Text(torch.tensor(ids, dtype=torch.int32), self.tap.rows[slot, here].clone().cpu(), kv)

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.training.drafters.head import Frozen, Head
+from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.store import Store
 from experiments.training.figures import WARM, after_repeat, conditional, distinct, walk
+from experiments.training.trainable import Drafter
 from mtp.metrics import new_grams
 
 AT_ONCE = 16  # rows
@@ -17,23 +18,23 @@ NOVEL = 4  # a token is novel where the n-gram that it ends is new in its text
 
 
 @torch.no_grad()
-def figures(head: Head, target: Frozen, full_head: Tensor, store: Store, depth: int) -> dict[str, Any]:
+def figures(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[str, Any]:
     """By kind of text. Rates are shares of 1, by position conditional on the drafts before.
 
     teacher_forced: on given text, the true tokens fed; right is the target's own choice there. own: on the target's greedy text,
     the head's own drafts fed. covered: own tokens that the draft vocabulary has."""
     result: dict[str, Any] = {}
-    known = torch.zeros(len(target.embedding), dtype=torch.bool)
+    known = torch.zeros(int(max(target.draft_vocab.max(), store.tokens.max())) + 1, dtype=torch.bool)
     known[target.draft_vocab] = True
     for kind in dict.fromkeys(row.kind for row in store.rows):
         given, own = (store.chosen(held_out=True, kind=kind, own=written) for written in (False, True))
         found: dict[str, Any] = {}
         if len(given):
             found["teacher_forced"] = conditional(
-                torch.cat([_taught(head, target, full_head, store, some, depth) for some in given.split(AT_ONCE)])
+                torch.cat([_taught(drafter, target, store, some, depth) for some in given.split(AT_ONCE)])
             )
         if len(own):
-            right = torch.cat([_own(head, target, store, some, depth) for some in own.split(AT_ONCE)])  # [texts, anchors, depth]
+            right = torch.cat([_own(drafter, target, store, some, depth) for some in own.split(AT_ONCE)])  # [texts, anchors, depth]
             begins = [store.rows[number].begin for number in own.tolist()]
             texts = store.tokens[own].tolist()
             # anchor t drafts token t + 2; what counts begins with the target's second token, whose anchor is its first
@@ -56,21 +57,20 @@ def figures(head: Head, target: Frozen, full_head: Tensor, store: Store, depth: 
     return result
 
 
-def _taught(head: Head, target: Frozen, full_head: Tensor, store: Store, rows: Tensor, depth: int) -> Tensor:
+def _taught(drafter: Drafter, target: Frozen, store: Store, places: Tensor, depth: int) -> Tensor:
     """[texts, anchors, depth] int, cumulative."""
-    ids, hidden = store.tokens[rows].long(), store.hidden[rows]
-    labels = (hidden.to(full_head.dtype) @ full_head.T).argmax(-1)
-    steps = head.chain(target, ids[:, :-1], hidden, depth)
-    picks = [target.draft_vocab[(step.hidden.to(target.head.dtype) @ target.head.T).argmax(-1)] for step in steps]
+    ids, read = store.texts(places)
+    labels = target.choices(read.hidden)
+    picks = [target.draft_vocab[step.picks] for step in drafter.chain(target, ids, read, depth)]
     right = torch.stack([pick == labels[:, 1 + i : 1 + i + pick.shape[1]] for i, pick in enumerate(picks)], -1)
     return right[:, WARM:].int().cumprod(-1)
 
 
-def _own(head: Head, target: Frozen, store: Store, rows: Tensor, depth: int) -> Tensor:
-    ids, hidden = store.tokens[rows].long(), store.hidden[rows]
-    steps = head.chain(target, ids[:, :-1], hidden, depth, own=True)
-    drafts = [target.draft_vocab[step.picks] for step in steps if step.picks is not None]
-    return torch.stack([pick == ids[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1).int().cumprod(-1)
+def _own(drafter: Drafter, target: Frozen, store: Store, places: Tensor, depth: int) -> Tensor:
+    ids, read = store.texts(places)
+    after = store.tokens[places].long()
+    drafts = [target.draft_vocab[step.picks] for step in drafter.chain(target, ids, read, depth, own=True)]
+    return torch.stack([pick == after[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1).int().cumprod(-1)
 
 
 def _walk(accepted: list[Tensor]) -> float:

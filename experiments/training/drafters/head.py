@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import rms_norm, silu, smooth_l1_loss
 
 from experiments.training.chain import attend_chained
+from experiments.training.drafters.frozen import Frozen
+from experiments.training.trainable import Drafted, Drafter, Read
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.config import FULL, AttentionForm
 from mtp.targets.qwen import block_shapes
@@ -16,22 +16,8 @@ from mtp.targets.qwen_config import QwenConfig
 from mtp.targets.rope import Rope, frequencies
 
 UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
+ROWS = 0.5  # weight of the distance of its rows to the target's
 SOFT_TOKEN = 0.2  # the token's part of what enters the block at first, relative to the stream's
-
-
-class Step(NamedTuple):
-    """One step of a chain, for every anchor of a text."""
-
-    hidden: Tensor  # [batch, anchors, hidden] after the head's last norm
-    picks: Tensor | None  # [batch, anchors] indices into the draft vocabulary, where the chain ran on its own picks
-
-
-class Frozen(NamedTuple):
-    """What the head takes of its target: embedding rows of all tokens, and the head's rows of those that are drafted."""
-
-    embedding: Tensor  # [vocab, hidden]
-    head: Tensor  # [draft vocab, hidden]
-    draft_vocab: Tensor  # [draft vocab] long
 
 
 class Norm(nn.Module):
@@ -96,7 +82,7 @@ class Block(nn.Module):
         self.mlp = Mlp(config.hidden, config.intermediate)
 
 
-class Head(nn.Module):
+class Head(Drafter):
     def __init__(self, config: QwenConfig, length: int) -> None:
         """length: positions that are rotated."""
         super().__init__()
@@ -113,7 +99,7 @@ class Head(nn.Module):
         hidden_rms, stream_rms: of the target's rows after and before that norm. The stream is scaled down to the root of its RMS,
         and what the layer adds to it likewise: one learning rate then fits all matrices."""
         last = max(i for i, kind in enumerate(config.layer_types) if kind == FULL)
-        shapes = {f"model.layers.{last}.{name}": shape for name, shape in block_shapes(config, FULL).items()}
+        shapes = {f"model.layers.{last}.{name}": shape for name, shape in block_shapes(config, FULL, fused=True).items()}
         w = target.read(shapes | {"model.norm.weight": (config.hidden,)}, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
         block, scale = self.layers[0], stream_rms**0.5
         assert isinstance(block, Block)
@@ -126,30 +112,30 @@ class Head(nn.Module):
         random = torch.randn(config.hidden, config.hidden) * config.hidden**-0.5
         self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))
 
-    def chain(self, target: Frozen, ids: Tensor, hidden: Tensor, depth: int, own: bool = False) -> list[Step]:
-        """As `experiments.training.mtp_head.MtpHead.chain`: drafts 1..depth at every anchor t = 0..tokens - depth - 1 of a text.
-
-        ids: [batch, tokens]; hidden: the target's rows [batch, tokens or less by one, hidden]. Step s of anchor t reads token
-        t + s + 1 (own: the pick of step s - 1) and stands for position t + s."""
+    def chain(self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+        """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
+        from the target's rows, and to its own provisional entries of the steps before. Logits are of the draft vocabulary."""
         block, anchors = self.layers[0], ids.shape[1] - depth
         assert isinstance(block, Block)
         attention, scale = block.self_attn, block.self_attn.form.size**-0.5
-        out, token = hidden[:, :anchors].float(), ids[:, 1 : 1 + anchors]
+        out, token = read.hidden[:, :anchors].float(), ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
-        steps = []
+        steps: list[Drafted] = []
         for step in range(depth):
-            if step and not own:
-                token = ids[:, 1 + step : 1 + step + anchors]
-            entering = [self.pre_fc_norm_embedding(target.embedding[token].float()), self.pre_fc_norm_hidden(out)]
+            if step:
+                token = target.draft_vocab[steps[-1].picks] if own else ids[:, 1 + step : 1 + step + anchors]
+            entering = [self.pre_fc_norm_embedding(target.embed(token).float()), self.pre_fc_norm_hidden(out)]
             x = self.fc(torch.cat(entering, -1))
             q, k, v, gate = attention.qkv(block.input_layernorm(x), self.rope, step)
             keys.append(k)
             values.append(v)
             x = x + attention.leave(attend_chained(q, keys, values, scale), gate)
             out = self.norm(x + block.mlp(block.post_attention_layernorm(x))).float()
-            picks = linear(out.to(target.head.dtype), target.head).argmax(-1) if own else None
-            if picks is not None:
-                token = target.draft_vocab[picks]
-            steps.append(Step(out, picks))
+            steps.append(Drafted(out, target.logits(out)))
         return steps
+
+    def beside(self, step: Drafted, hidden: Tensor, wanted: Tensor) -> Tensor:
+        """Smooth L1 to the target's rows in units of their RMS."""
+        scale = hidden.float().square().mean().sqrt()
+        return ROWS * smooth_l1_loss(step.hidden / scale, hidden.float() / scale)

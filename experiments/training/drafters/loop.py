@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 import torch
 
 from experiments.training.corpus import Windows
-from experiments.training.drafters.head import Frozen, Head
-from experiments.training.drafters.loss import distance
+from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.recipe import Recipe
-from experiments.training.drafters.sidecar import write_head
 from experiments.training.drafters.store import Store
+from experiments.training.losses import chained
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
+from experiments.training.trainable import Drafter
 
 CHECKPOINT = "checkpoint.pt"
 FIRST_ALONE = 0.4  # of the steps: only the first draft of a chain is trained
@@ -34,12 +35,22 @@ class Place:
 
 
 class Fit:
-    """The same recipe, rows and head give the same weights where `steps` is set, killed or not."""
+    """The same recipe, rows and drafter give the same weights where `steps` is set, killed or not. keep(drafter, step): called every
+    `save_every` steps."""
 
-    def __init__(self, recipe: Recipe, head: Head, target: Frozen, store: Store, hidden_rms: float, out: Path, progress: Progress) -> None:
-        self.recipe, self.head, self.target, self.store, self.out, self.progress = recipe, head, target, store, out, progress
-        self.hidden_rms, self.place = hidden_rms, Place()
-        self.optimizer = Optimizer(head, recipe.rate, recipe.decay)
+    def __init__(
+        self,
+        recipe: Recipe,
+        drafter: Drafter,
+        target: Frozen,
+        store: Store,
+        out: Path,
+        progress: Progress,
+        keep: Callable[[Any, int], None],
+    ) -> None:
+        self.recipe, self.drafter, self.target, self.store, self.out, self.progress = recipe, drafter, target, store, out, progress
+        self.keep, self.place = keep, Place()
+        self.optimizer = Optimizer(drafter, recipe.rate, recipe.decay)
         numbers = store.chosen(held_out=False)[:, None]  # "texts" of one number: Windows gives every row once before any twice
         self.order = Windows({"rows": numbers}, {"rows": 1.0}, 1, recipe.seed)
         self.ticked = self.saved = time.monotonic()
@@ -50,10 +61,11 @@ class Fit:
         first, began = place.step, time.monotonic()
         while (done := self._progress()) < 1:
             rows = self.order.take(recipe.batch)[:, 0]
-            ids, hidden = self.store.tokens[rows].long(), self.store.hidden[rows]
+            ids, read = self.store.texts(rows)
+            self.drafter.train()
             depth = 1 if done < FIRST_ALONE else recipe.depth
             with torch.autocast("cpu", torch.bfloat16):
-                loss = distance(self.head, self.target, ids, hidden, depth, self.hidden_rms)
+                loss = chained(self.target, self.drafter, ids, read, depth)
             loss.backward()
             self.optimizer.step(done)
             place.step += 1
@@ -63,9 +75,9 @@ class Fit:
                 place.history.append((place.step, place.spent_s / 60, place.loss))
             left = None if recipe.steps else max(0.0, 60 * recipe.minutes - place.spent_s)
             speed = (place.step - first) * ids.numel() / (time.monotonic() - began)
-            self.progress.show("head", place.step, place.loss, speed, left)
+            self.progress.show("fit", place.step, place.loss, speed, left)
             if recipe.save_every and place.step % recipe.save_every == 0:
-                write_head(self.head, self.out / "heads" / f"{place.step:06}.safetensors")
+                self.keep(self.drafter, place.step)
             if time.monotonic() - self.saved >= recipe.save_s:
                 self._save()
         place.history.append((place.step, place.spent_s / 60, place.loss))
@@ -82,7 +94,7 @@ class Fit:
         state: dict[str, Any] = {
             "recipe": self.recipe.as_dict(),
             "place": asdict(self.place),
-            "head": self.head.state_dict(),
+            "drafter": self.drafter.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "seen": self.order.seen,
         }
@@ -94,7 +106,7 @@ class Fit:
         if file.is_file():
             state = torch.load(file, weights_only=True)
             self.place = Place(**state["place"])
-            self.head.load_state_dict(state["head"])
+            self.drafter.load_state_dict(state["drafter"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.order.seen.update(state["seen"])
             self.progress.note(f"goes on at step {self.place.step}")

@@ -32,7 +32,9 @@ class Recipe:
     depth: int  # chained steps that are trained
     rate: float
     decay: float
-    draft_vocab: int | None  # most tokens that are drafted, None = all of the target's
+    draft_vocab: int | None  # most tokens that are drafted, None = all of the target's; of style qwen_mtp
+    clusters: int  # of the vocabulary, 0 = an unordered head; of style assistant
+    top_clusters: int  # of them that have logits
     save_s: float  # seconds between checkpoints
     save_every: int | None  # steps between drafters that are kept in heads/, None = only the last one
     seed: int
@@ -47,7 +49,9 @@ class Recipe:
         choice("style", given["style"], STYLES)
         for key in ("texts", "held_out", "prompt", "batch", "threads"):
             integer(key, given[key], 1)
-        integer("seed", given["seed"], 0)
+        for key in ("seed", "clusters"):
+            integer(key, given[key], 0)
+        integer("top_clusters", given["top_clusters"], 1, max(1, given["clusters"]))
         integer("slots", given["slots"], 1, MOST_SLOTS)
         integer("depth", given["depth"], 1, MAX_DEPTH)
         integer("length", given["length"], given["depth"] + 3)

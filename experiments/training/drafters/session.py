@@ -18,25 +18,23 @@ from experiments.chat import chat_of
 from experiments.checks import BadInput
 from experiments.results import write_json
 from experiments.training.corpus import Document
+from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
 from experiments.training.drafters.figures import figures
-from experiments.training.drafters.head import Frozen, Head
+from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.loop import CHECKPOINT, Fit
 from experiments.training.drafters.recipe import Recipe
-from experiments.training.drafters.sidecar import WEIGHTS, sidecar_config, write_config, write_head
+from experiments.training.drafters.sidecar import WEIGHTS
 from experiments.training.drafters.store import Store
 from experiments.training.drafters.texts import Cut, Prompt, prompts, read
 from experiments.training.progress import Progress
 from mtp.drafters.sidecar import about_target
 from mtp.targets import load_target
 from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.layers import Norm
-from mtp.targets.qwen_config import QwenConfig
 
 Texts = dict[str, list[Document]]
 COUNTED = 2_000_000  # characters of each kind whose tokens are counted for the draft vocabulary
 COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target's own
-SCALE_ROWS = 8  # rows whose tokens say how large the target's stream is
 
 
 class Session:
@@ -46,8 +44,8 @@ class Session:
         self.checkpoint = Checkpoint(path)
         if self.checkpoint.tokenizer is None:
             raise BadInput(f"target.path is {path}, which has no tokenizer.json, expected one: text has to become tokens")
-        self.config = QwenConfig.read(self.checkpoint.config)
         self._take(out)
+        self.style = style_of(self.checkpoint, recipe)
         torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
         self.tokenizer = Tokenizer.from_file(str(self.checkpoint.tokenizer))
@@ -58,21 +56,18 @@ class Session:
         recipe, out = self.recipe, self.out
         texts = read(recipe.data)
         store = self._collected(texts)
-        ids = self._draft_vocab(store, texts)
-        vocab = torch.arange(self.config.vocab) if ids is None else ids
-        frozen = Frozen(self.target.embedding, self.target.head[vocab].contiguous(), vocab)
-        hidden_rms, stream_rms = self._scales(store)
-        head = Head(self.config, recipe.length)
-        head.begin_as(self.checkpoint, self.config, hidden_rms, stream_rms)
+        frozen = Frozen(self.target, self._draft_vocab(store, texts))
+        drafter: Any = self.style.start(self.target, frozen, store)
         with Progress(self.console, shown=True) as progress:
-            fit = Fit(recipe, head, frozen, store, hidden_rms, out, progress)
-            write_config(sidecar_config(self.checkpoint, None if ids is None else ids.tolist()), out)
+            fit = Fit(recipe, drafter, frozen, store, out, progress, lambda drafter, step: self.style.keep(drafter, out, step))
             fit.run()
-        write_head(head, out / WEIGHTS)
         self.console.print("measuring on held-out text")
-        found = figures(head.eval(), frozen, self.target.head, store, recipe.depth)
+        found = figures(drafter.eval(), frozen, store, recipe.depth)
+        self.style.write(drafter, frozen, out)
         write_json(out / "figures.json", found)
         write_json(out / "training.json", {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history})
+        written = card(self.checkpoint.path.name, recipe, len(store.rows), fit.place.history, found)
+        (out / "README.md").write_text(written, encoding="utf-8")
         (out / CHECKPOINT).unlink(missing_ok=True)
         return found
 
@@ -89,7 +84,8 @@ class Session:
         about = recipe.of_texts() | about_target(self.checkpoint) | {"text": _hash(texts)}
         hidden = self.target.hidden_size
         try:
-            store = Store(self.out / "texts", about, rows=recipe.texts, length=recipe.length, hidden=hidden)
+            kv = {kind: (each.shape[1], each.shape[3]) for kind in self.style.layer_types for each in self.target.kv(kind)[:1]}
+            store = Store(self.out / "texts", about, rows=recipe.texts, length=recipe.length, hidden=hidden, kv=kv)
         except ValueError as wrong:
             raise BadInput(f"out is {self.out}: {wrong}, expected another folder") from wrong
         if len(store.rows) < recipe.texts and not (self.out / CHECKPOINT).exists():
@@ -118,7 +114,7 @@ class Session:
 
     def _draft_vocab(self, store: Store, texts: Texts) -> Tensor | None:
         """The most frequent tokens of the collected rows, and of the text beyond them, ascending; None: all."""
-        most, vocab = self.recipe.draft_vocab, self.config.vocab
+        most, vocab = self.recipe.draft_vocab, self.target.limits.vocab
         if most is None or most >= vocab:
             return None
         counts = COLLECTED * torch.bincount(store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=vocab)
@@ -130,34 +126,16 @@ class Session:
                     left -= len(one.text)
         return torch.argsort(counts, descending=True, stable=True)[:most].sort().values
 
-    @torch.inference_mode()
-    def _scales(self, store: Store) -> tuple[float, float]:
-        """RMS of the target's hidden rows after and before its last norm."""
-        rows = store.tokens[store.chosen(held_out=False)[:SCALE_ROWS]]
-        watch = self.target.norm = Watched(self.target.norm)
-        hidden = []
-        for row in rows:
-            self.target.clear(0)
-            hidden.append(self.target.prefill(0, row, 0)[1])
-        self.target.norm = watch.norm
-        return _rms(torch.cat(hidden)), _rms(torch.cat(watch.seen))
 
+def style_of(checkpoint: Checkpoint, recipe: Recipe) -> Any:
+    """Imported when asked for: assistants need transformers. Raises BadInput for a target that it is not for."""
+    if recipe.style == "assistant":
+        from experiments.training.drafters.assistant_style import AssistantStyle
 
-class Watched(Norm):
-    """A norm that keeps what it is given."""
+        return AssistantStyle(checkpoint, recipe)
+    from experiments.training.drafters.qwen_style import QwenStyle
 
-    def __init__(self, norm: Norm) -> None:
-        self.norm, self.weight, self.eps = norm, norm.weight, norm.eps
-        self.seen: list[Tensor] = []
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.seen.append(x)
-        return self.norm(x)
-
-
-def _rms(rows: Tensor) -> float:
-    """Median over rows: a few first positions are far larger."""
-    return float(rows.float().square().mean(-1).sqrt().median())
+    return QwenStyle(checkpoint, recipe)
 
 
 def _hash(texts: Texts) -> str:

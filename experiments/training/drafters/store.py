@@ -6,13 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-TYPES = {torch.bfloat16: np.dtype(np.int16), torch.int32: np.dtype(np.int32)}  # numpy has no bf16: its bits
+from experiments.training.trainable import Read
+
+TYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.bfloat16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+}  # numpy has no bf16: its bits
 
 
 @dataclass(frozen=True)
@@ -26,31 +31,59 @@ class Row:
     begin: int
 
 
+class Text(NamedTuple):
+    tokens: Tensor  # [length] int32
+    hidden: Tensor  # [length - 1, hidden]
+    kv: dict[str, Tensor]  # [2, kv heads, length - 1, head size]
+
+
 class Store:
-    """tokens [rows, length] int32; hidden [rows, length - 1, hidden] bf16, the target's rows after its last norm.
+    """tokens [rows, length] int32; hidden [rows, length - 1, hidden] bf16, the target's rows after its last norm; kv: by layer type
+    its keys and values [rows, 2, kv heads, length - 1, head size] bf16, rotated.
 
-    about: what it was collected with; a folder that holds another collection is refused with a ValueError."""
+    about: what it was collected with; a folder that holds another collection is refused with a ValueError. kv: heads and head size
+    of the layer types that are kept."""
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], *, rows: int, length: int, hidden: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        about: Mapping[str, Any],
+        *,
+        rows: int,
+        length: int,
+        hidden: int,
+        kv: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
         self.folder, self._about = folder, dict(about)
         folder.mkdir(parents=True, exist_ok=True)
         state = self._read()
         if state is not None and state["about"] != self._about:
             raise ValueError(f"{folder} holds texts that were collected with other settings")
+        self._maps: list[Any] = []
         self.rows = [Row(**row) for row in state["rows"]] if state else []
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
+        self.kv = {
+            kind: self._map(f"{kind}.bin", (rows, 2, heads, length - 1, size), torch.bfloat16) for kind, (heads, size) in (kv or {}).items()
+        }
 
-    def append(self, rows: list[Row], tokens: Tensor, hidden: Tensor) -> None:
-        """A batch. It counts once all of it is on disk."""
-        here = slice(len(self.rows), len(self.rows) + len(rows))
-        self.tokens[here], self.hidden[here] = tokens.int(), hidden.bfloat16()
+    def append(self, rows: list[Row], texts: list[Text]) -> None:
+        """They count once all of them are on disk."""
+        for place, text in enumerate(texts, len(self.rows)):
+            self.tokens[place], self.hidden[place] = text.tokens, text.hidden
+            for kind, both in text.kv.items():
+                self.kv[kind][place] = both
         for mapped in self._maps:
             mapped.flush()
         self.rows += rows
         part = self.folder / "rows.part"
         part.write_text(json.dumps({"about": self._about, "rows": [asdict(row) for row in self.rows]}), encoding="utf-8")
         part.replace(self.folder / "rows.json")
+
+    def texts(self, places: Tensor) -> tuple[Tensor, Read]:
+        """ids [texts, length - 1] and what the target left of them. Its choice after the last one is in `tokens`."""
+        kv = {kind: (both[places, 0].float(), both[places, 1].float()) for kind, both in self.kv.items()}
+        return self.tokens[places, :-1].long(), Read(self.hidden[places], kv)
 
     def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
         """Places of the rows that are so, in the order of their prompts, whichever ended first."""
@@ -60,8 +93,9 @@ class Store:
 
     def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         file = self.folder / name
-        mapped = np.memmap(file, TYPES[dtype], "r+" if file.is_file() else "w+", shape=shape)
-        self._maps = [*getattr(self, "_maps", []), mapped]
+        mode: Literal["r+", "w+"] = "r+" if file.is_file() else "w+"
+        mapped = np.memmap(file, dtype=TYPES[dtype], mode=mode, shape=shape)
+        self._maps.append(mapped)
         return torch.from_numpy(mapped).view(dtype)
 
     def _read(self) -> dict[str, Any] | None:

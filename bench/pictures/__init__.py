@@ -1,0 +1,1 @@
+"""Pictures of rows beyond the bars. One file each."""

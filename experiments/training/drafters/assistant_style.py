@@ -1,0 +1,82 @@
+"""style=assistant: a Gemma 4 assistant, for Gemma targets. Needs transformers (the extra `train`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Gemma4AssistantConfig, Gemma4TextConfig
+
+from experiments.checks import BadInput
+from experiments.training.assistant import Assistant
+from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.store import Store
+from experiments.training.gemma_folder import write_assistant
+from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.config import FULL, SLIDING
+from mtp.targets.decoder import DecoderTarget
+from mtp.targets.families import text_config
+from mtp.targets.gemma_config import GemmaConfig
+
+LAYERS = (SLIDING, FULL)
+SAME = (
+    "vocab_size", "num_attention_heads", "num_key_value_heads", "num_global_key_value_heads", "attention_k_eq_v",
+    "rope_parameters", "sliding_window", "max_position_embeddings", "rms_norm_eps", "hidden_activation", "intermediate_size",
+    "eos_token_id", "bos_token_id", "pad_token_id",
+)  # fmt: skip
+
+
+class AssistantStyle:
+    layer_types = LAYERS
+
+    def __init__(self, checkpoint: Checkpoint, recipe: Recipe) -> None:
+        self.checkpoint, self.recipe = checkpoint, recipe
+        config = text_config(checkpoint)
+        if not isinstance(config, GemmaConfig) or not set(LAYERS) <= set(config.layer_types):
+            kind = checkpoint.config.get("model_type")
+            raise BadInput(f"style is assistant, but the target's model_type is {kind!r}, expected a Gemma with sliding and full layers")
+        if recipe.draft_vocab is not None:
+            raise BadInput(f"draft_vocab is {recipe.draft_vocab}, but an assistant drafts any token, by clusters: expected null")
+        if recipe.clusters and config.vocab % recipe.clusters:
+            raise BadInput(f"clusters is {recipe.clusters}, expected 0 or a divisor of the vocabulary ({config.vocab})")
+        self.config = config
+
+    def start(self, target: DecoderTarget, frozen: Frozen, store: Store) -> Assistant:
+        sizes = {form.layer_type: form.size for form in self.config.forms}
+        config = assistant_config(self.checkpoint.config, self.config.hidden, sizes, self.recipe.clusters, self.recipe.top_clusters)
+        shapes = self.checkpoint.shapes("model.")
+        stored = self.checkpoint.read(shapes, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
+        last = {kind: f"model.layers.{i}." for i, kind in enumerate(self.config.layer_types)}
+        wanted = ("model.embed_tokens.", "model.norm.", *last.values())
+        tensors = {name: stored.tensor(name) for name in shapes if name.startswith(wanted)}
+        return Assistant.start(config, tensors, self.config.layer_types)
+
+    def write(self, assistant: Assistant, frozen: Frozen, folder: Path) -> None:
+        write_assistant(assistant, folder)
+
+    def keep(self, assistant: Any, folder: Path, step: int) -> None:
+        write_assistant(assistant, folder / "heads" / f"{step:06}")
+
+
+def assistant_config(target: dict[str, Any], hidden: int, sizes: dict[str, int], clusters: int, top_clusters: int) -> Gemma4AssistantConfig:
+    """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. sizes: of heads, by layer type."""
+    own: dict[str, Any] = {key: target[key] for key in SAME if target.get(key) is not None}
+    own |= {"head_dim": sizes[SLIDING], "global_head_dim": sizes[FULL]}
+    text = Gemma4TextConfig(
+        **own,
+        hidden_size=hidden,
+        num_hidden_layers=len(LAYERS),
+        num_kv_shared_layers=len(LAYERS),
+        layer_types=list(LAYERS),
+        hidden_size_per_layer_input=0,
+        vocab_size_per_layer_input=0,
+    )
+    return Gemma4AssistantConfig(
+        text_config=text,
+        backbone_hidden_size=hidden,
+        use_ordered_embeddings=clusters > 0,
+        num_centroids=max(1, clusters),
+        centroid_intermediate_top_k=top_clusters,
+    )

@@ -1,0 +1,31 @@
+"""The frozen target as a trained drafter sees it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from mtp.targets.decoder import DecoderTarget
+
+
+class Frozen:
+    """draft_vocab: [draft vocab] long, the tokens that are drafted; `logits` are of them. None: of all."""
+
+    def __init__(self, target: DecoderTarget, draft_vocab: Tensor | None) -> None:
+        self.draft_vocab = torch.arange(target.limits.vocab) if draft_vocab is None else draft_vocab
+        self._target = target
+        self._head = None if draft_vocab is None else target.head[draft_vocab].contiguous()
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """ids: [..] -> [.., hidden], as the target's first layer reads them."""
+        return self._target.embed(ids.flatten()).view(*ids.shape, -1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [.., hidden] after a last norm -> [.., draft vocab]."""
+        rows = hidden.to(self._target.dtype)
+        return self._target.logits(rows) if self._head is None else linear(rows, self._head)
+
+    def choices(self, hidden: Tensor) -> Tensor:
+        """The target's own: [..] token ids."""
+        return self._target.logits(hidden.to(self._target.dtype)).argmax(-1)
