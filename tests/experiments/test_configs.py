@@ -30,6 +30,7 @@ ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
     "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
+    "drafter=gemma_assistant": ["target=tiny_gemma", f"drafter.path={PROJECT}/experiments/models/tiny_gemma/assistant"],
     # which need not be here
     "target=smollm2": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "target=gemma3_270m": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
