@@ -49,7 +49,8 @@ def job(config: DictConfig) -> None:
     except BadInput as wrong:
         sys.exit(_refuse(wrong))
     console.print(table(found), highlight=False, soft_wrap=True)
-    console.print(f"written: {out} (use it with drafter=qwen_mtp drafter.path={out})", highlight=False, soft_wrap=True)
+    drafter = "gemma_assistant" if recipe.style == "assistant" else recipe.style
+    console.print(f"written: {out} (use it with drafter={drafter} drafter.path={out})", highlight=False, soft_wrap=True)
 
 
 def run(arguments: Sequence[str]) -> int:

