@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from experiments.training.trainable import Family, family
 
 WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
 POINTS = 16  # of the loss curve
+WIDTH = 130  # of a line of text
 
 
 def write_card(folder: Path) -> dict[str, Any]:
@@ -32,7 +34,8 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
     recipe = training["recipe"]
     kind = family(recipe["family"])
     sections = [
-        kind.about(recipe["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size),
+        f"# {kind.name}",
+        *map(wrapped, kind.about(recipe["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size)),
         data_section(),
         recipe_section(recipe, training["tokens"], training.get("notes", []), kind),
         curve_section(training["history"]),
@@ -45,15 +48,19 @@ def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[s
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
     alone = f", in the first {recipe['head_first']:.0%} only the first" if recipe["head_first"] else ""
     processes = "1 process" if recipe["workers"] == 1 else f"{recipe['workers']} processes"
-    return f"""## Recipe
-
-`python -m experiments.train model={kind.name} minutes={recipe["minutes"]:g}`, seed {recipe["seed"]}, {processes} of one thread, on
-two cores that had other work to do as well: left alone they see more tokens in these minutes. Three phases against one clock:
-1. *target*: next tokens, {seen["target"]}, rows of {recipe["length"]} tokens, {recipe["prose"]:.0%} of them prose;
-   Muon for the matrices, AdamW for the rest, rate {recipe["rate"]:g};
-2. *loops*: {seen["loops"]} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;
-3. *head*: {seen["head"]}, the target frozen; three chained steps as in use{alone}, cross-entropy to the target's
-   distributions{kind.beside}; half of the rows are the target's own continuations.""" + "".join(f"\n\n{note}" for note in notes)
+    phases = [
+        f"1. *target*: next tokens, {seen['target']}, rows of {recipe['length']} tokens, {recipe['prose']:.0%} of them prose; Muon for the "
+        f"matrices, AdamW for the rest, rate {recipe['rate']:g};",
+        f"2. *loops*: {seen['loops']} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;",
+        f"3. *head*: {seen['head']}, the target frozen; three chained steps as in use{alone}, cross-entropy to the target's "
+        f"distributions{kind.beside}; half of the rows are the target's own continuations.",
+    ]
+    begin = (
+        f"`python -m experiments.train model={kind.name} minutes={recipe['minutes']:g}`, seed {recipe['seed']}, {processes} of one thread, "
+        "on two cores that had other work to do as well: left alone they see more tokens in these minutes. Three phases against one clock:"
+    )
+    lines = ["## Recipe", "", wrapped(begin), *(wrapped(phase, "   ") for phase in phases)]
+    return "\n".join([*lines, *(f"\n{wrapped(note)}" for note in notes)])
 
 
 def data_section() -> str:
@@ -107,16 +114,17 @@ def figure_section(found: dict[str, Any], kind: Family) -> str:
     best = list(kind.drafters)[-1]
     row("share of novel tokens in own text", [f"{one['heads'][best]['own_novel_share']:.2f}" for one in found.values()])
     looped = ", ".join(f"{one['repetition']:.0%} of its {text}" for text, one in found.items())
-    lines += [
-        "",
-        f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes",
-    ]
-    lines += ["over the text, and phase 2.", *(["", kind.measured.strip()] if kind.measured else [])]
+    loops = f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes"
+    lines += ["", wrapped(f"{loops} over the text, and phase 2."), *(["", kind.measured.strip()] if kind.measured else [])]
     for text, least in WANTED.items():
         got = found[text]["heads"][best]["own_novel_first"]
         verdict = "met" if got >= least else "missed"
         lines += ["", f"Wanted on novel tokens of {text}: at least {least:.2f}; {got:.2f}: {verdict}."]
     return "\n".join(lines)
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    return fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def _three(shares: list[float]) -> str:

@@ -26,9 +26,15 @@ def start_assistant(target: Gemma) -> Assistant:
 
 def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
     """A text config as published checkpoints write it: the full layers' head size is one key."""
-    values = config.to_dict() | {"dtype": str(dtype).removeprefix("torch.")}
+    values = _settings(config) | {"dtype": str(dtype).removeprefix("torch.")}
     (overrides,) = {tuple(one.items()) for one in values.pop("per_layer_config").values()}
     return values | {"global_head_dim": dict(overrides)["head_dim"]}
+
+
+def _settings(config: PreTrainedConfig) -> dict[str, Any]:
+    """Without what every model of transformers has."""
+    values: dict[str, Any] = json.loads(config.to_json_string())
+    return values
 
 
 def write_weights(net: nn.Module, folder: Path, dtype: torch.dtype) -> None:
@@ -41,7 +47,7 @@ def write_weights(net: nn.Module, folder: Path, dtype: torch.dtype) -> None:
 
 def write_assistant(assistant: Assistant, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    config = assistant.net.config.to_dict() | {"architectures": ["Gemma4AssistantForCausalLM"], "dtype": str(dtype).removeprefix("torch.")}
+    config = _settings(assistant.net.config) | {"architectures": ["Gemma4AssistantForCausalLM"], "dtype": str(dtype).removeprefix("torch.")}
     config["text_config"] = published(assistant.net.config.get_text_config(), dtype)
     _write_json(folder / "config.json", config)
     write_weights(assistant.net, folder, dtype)
@@ -97,19 +103,20 @@ def read_folder(folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors") -
     return target.eval(), assistant.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
-def about(shape: dict[str, Any], weights: float, size: float) -> str:
+def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
     ordered = (
         f"ordered in {shape['clusters']} clusters of which it looks at {shape['top_clusters']}" if shape["clusters"] else "not ordered"
     )
-    return f"""# tiny_gemma
-
-A Gemma 4-style text model ({shape["layers"]} layers: {shape["interval"] - 1} that see {shape["window"]} tokens, then one of full
-attention, and again; the last {shape["shared"]} read earlier layers' keys and values; hidden {shape["hidden"]}, vocabulary
-{shape["vocab"]}, per-layer embeddings of {shape["per_layer"]}, logits capped at {shape["softcap"]:g}) with its assistant in `assistant/`
-({shape["assistant_layers"]} layers, hidden {shape["assistant_hidden"]}, head {ordered}),
-small enough to live in a repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and assistant. It exists so that
-speculative decoding with an assistant that has no keys and values of its own can be tested and measured on a CPU on text that is
-not random. It knows nothing; do not ask it anything. transformers loads both: `Gemma4ForCausalLM`, `Gemma4AssistantForCausalLM`."""
+    return [
+        f"A Gemma 4-style text model ({shape['layers']} layers: {shape['interval'] - 1} that see {shape['window']} tokens, then one of "
+        f"full attention, and again; the last {shape['shared']} read earlier layers' keys and values; hidden {shape['hidden']}, vocabulary "
+        f"{shape['vocab']}, per-layer embeddings of {shape['per_layer']}, logits capped at {shape['softcap']:g}) with its assistant in "
+        f"`assistant/` ({shape['assistant_layers']} layers, hidden {shape['assistant_hidden']}, head {ordered}), small enough to live in a "
+        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and assistant. It exists so that speculative decoding "
+        "with an assistant that has no keys and values of its own can be tested and measured on a CPU on text that is not random. It knows "
+        "nothing; do not ask it anything.",
+        "transformers loads both: `Gemma4ForCausalLM` and, from `assistant/`, `Gemma4AssistantForCausalLM`.",
+    ]
 
 
 def _write_json(file: Path, values: dict[str, Any]) -> None:

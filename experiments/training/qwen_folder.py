@@ -69,16 +69,16 @@ def read_folder(folder: Path, drafter: str = "model.safetensors") -> tuple[Model
     return model.eval(), head.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
-def about(shape: dict[str, Any], weights: float, size: float) -> str:
-    return f"""# tiny_qwen
-
-A Qwen 3.5-style hybrid language model ({shape["layers"]} layers: {shape["interval"] - 1} gated-delta layers, then one of full
-attention, and again; hidden {shape["hidden"]}, vocabulary {shape["vocab"]}) with its MTP head, small enough to live in a repository:
-{weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so that speculative
-decoding can be tested and measured on a CPU on text that is not random. It knows nothing; do not ask it anything.
-
-`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about 9% and 19% of its steps, for studies with
-weaker drafters; `model.safetensors` holds the last one."""
+def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
+    return [
+        f"A Qwen 3.5-style hybrid language model ({shape['layers']} layers: {shape['interval'] - 1} gated-delta layers, then one of full "
+        f"attention, and again; hidden {shape['hidden']}, vocabulary {shape['vocab']}) with its MTP head, small enough to live in a "
+        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so "
+        "that speculative decoding can be tested and measured on a CPU on text that is not random. It knows "
+        "nothing; do not ask it anything.",
+        "`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about 9% and 19% of its steps, for studies with "
+        "weaker drafters; `model.safetensors` holds the last one.",
+    ]
 
 
 # measured once, apart from the run that the card is about

@@ -93,7 +93,7 @@ class Family:
     write: Callable[[Any, Any, Tokenizer, Path], None]  # target, drafter -> a folder, bf16
     write_drafter: Callable[[Any, Path], None]  # -> a file
     read: Callable[..., tuple[Any, Any, Tokenizer]]  # a folder and, where it is not the finished one, the drafter's file, fp32
-    about: Callable[[dict[str, Any], float, float], str]  # shape, MB of weights, MB in all -> the first section of the card
+    about: Callable[[dict[str, Any], float, float], list[str]]  # shape, MB of weights, MB in all -> paragraphs
     drafters: Mapping[str, str]
     snapshots: Mapping[float, str] = field(default_factory=dict)
     beside: str = ""
