@@ -6,6 +6,7 @@ import json
 import math
 import mmap
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +62,8 @@ class Weights:
         self._stored, self._prefix = stored, ""
 
     def under(self, prefix: str) -> Weights:
-        below = object.__new__(Weights)
-        below.__dict__ |= self.__dict__ | {"_prefix": self._prefix + prefix}
+        below = copy(self)
+        below._prefix += prefix
         return below
 
     def __contains__(self, name: str) -> bool:

@@ -119,3 +119,23 @@ def test_progress_is_said_only_where_it_takes_long(monkeypatch: pytest.MonkeyPat
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == ["loading weights: 2.00 of 4.00 GB, 2 s", "loading weights: 4.00 of 4.00 GB, 5 s"]
+
+
+def test_data_at_an_odd_offset_is_read(tmp_path: Path):
+    """Headers are padded by those who write them, if they like."""
+    folder = write_qwen3_5(tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    aligned = load_target(folder, slots=1, context=32).blocks[3].mixer.project
+    (folder / "model.safetensors").write_bytes((length + 1).to_bytes(8, "little") + whole[8 : 8 + length] + b" " + whole[8 + length :])
+    assert torch.equal(load_target(folder, slots=1, context=32).blocks[3].mixer.project, aligned)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_slots_memory_is_what_the_page_on_models_says(tmp_path: Path, dtype: torch.dtype):
+    slots, context = 3, 100
+    target = load_target(write_qwen3_5(tmp_path), slots=slots, context=context, dtype=dtype)
+    held = sum(tensor.nbytes for cache in target.caches for tensor in (cache.keys, cache.values))
+    assert held == slots * 128 * (1 * 2 * 2 * 16 * dtype.itemsize)
+    (state,) = target.states
+    assert state.recurrent.nbytes + state.past_inputs.nbytes == slots * 3 * 4 * (4 * 16 * 16 + 3 * (2 * 2 * 16 + 4 * 16))
