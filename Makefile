@@ -11,8 +11,9 @@ JOBS ?= 2
 
 TARGET ?= tiny_qwen
 
-.PHONY: setup run sweep report profile test test-slow test-triton-3.6 speed speed-tapes window-rows layouts policies published gpu-check train-tiny \
-	train-tiny-gemma train-drafter weights lint bench bench-quick bench-compare bench-report
+.PHONY: bench bench-compare bench-compiled bench-engine bench-peers bench-quick bench-report gpu-check layouts lint \
+	policies profile published report run setup speed speed-tapes sweep test test-slow test-triton-3.6 train-drafter \
+	train-tiny train-tiny-gemma weights window-rows
 
 setup: $(STAMP)
 
