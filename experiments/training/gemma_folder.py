@@ -123,6 +123,16 @@ def _write_json(file: Path, values: dict[str, Any]) -> None:
     file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
+# measured once on the shipped weights, apart from the figures
+CLUSTERS = """What the ordered head gives up, measured on 32 texts of each kind with the same weights:
+
+| clusters looked at, of 64 | first draft, novel tokens, code / prose | tokens per round, code / prose |
+|---|---|---|
+| 4 | 0.72 / 0.76 | 2.73 / 3.01 |
+| 8 (as shipped) | 0.74 / 0.77 | 2.80 / 3.07 |
+| 64 | 0.75 / 0.77 | 2.82 / 3.08 |
+"""
+
 FAMILY = Family(
     name="tiny_gemma",
     shape=GemmaShape,
@@ -132,6 +142,7 @@ FAMILY = Family(
     read=read_folder,
     write_drafter=lambda assistant, file: write_assistant(assistant, file.parent),
     about=about,
+    measured=CLUSTERS,
     beside=", smooth L1 to its rows, cross-entropy to its shares of the vocabulary's clusters",
     drafters={"assistant": f"{ASSISTANT}/model.safetensors"},
 )
