@@ -124,6 +124,7 @@ class QwenConfig(TextConfig):
                 "hidden_act": (raw.get("hidden_act", "silu"), "silu"),
                 "attention_bias": (bool(raw.get("attention_bias", False)), False),
                 "mlp_bias": (bool(raw.get("mlp_bias", False)), False),
+                "dual_chunk_attention_config": (raw.get("dual_chunk_attention_config"), None),
                 "use_sliding_window": (bool(raw.get("use_sliding_window", False)), False),
                 "attn_output_gate": (raw.get("attn_output_gate", self.dialect.output_gate), self.dialect.output_gate),
                 "mtp_use_dedicated_embeddings": (bool(raw.get("mtp_use_dedicated_embeddings", False)), False),

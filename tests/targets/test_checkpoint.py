@@ -80,6 +80,7 @@ def test_a_broken_file_is_named(folder: Path):
         ({"rope_parameters": {"rope_type": "linear", "factor": None}}, "factor is None, expected a positive number (rope_type linear)"),
         ({"rope_parameters": LLAMA3_ROPE | {"high_freq_factor": 1.0}}, "high_freq_factor is 1.0, expected more than low_freq_factor (1.0)"),
         ({"mlp_bias": True}, "mlp_bias is True, supported: False"),
+        ({"dual_chunk_attention_config": {}}, "dual_chunk_attention_config is {}, supported: None"),
         ({"layer_types": ["full_attention"] * 3}, "layer_types is"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types is"),
         ({"hidden_size": None}, "hidden_size is None"),
