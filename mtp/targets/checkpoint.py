@@ -34,7 +34,7 @@ class Checkpoint:
         outer = self._json("config.json")
         if outer is None:
             raise ValueError(f"checkpoint {self.path}: no config.json")
-        self.config: dict[str, Any] = outer | self._part(outer, "text_config")
+        self.config: dict[str, Any] = {**outer, **self._part(outer, "text_config")}
         if "tie_word_embeddings" in outer:  # the outer model owns the head
             self.config["tie_word_embeddings"] = outer["tie_word_embeddings"]
         generation = self._json("generation_config.json") or {}
