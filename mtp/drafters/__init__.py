@@ -10,7 +10,7 @@ from mtp.drafters.assistant_config import AssistantConfig
 from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
-from mtp.drafters.qwen_mtp import QwenMtp
+from mtp.drafters.qwen_mtp import QwenMtp, head_config
 from mtp.drafters.sidecar import check_target_of, draft_vocab_of
 from mtp.execution.buckets import Buckets
 from mtp.targets.checkpoint import Checkpoint
@@ -40,9 +40,9 @@ def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights
 def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None) -> None:
     """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
     checkpoint = Checkpoint(path, weights)
-    config, targets = text_config(checkpoint), text_config(target)
     if not checkpoint.holds("mtp."):
         raise ValueError(f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none")
+    config, targets = head_config(checkpoint), text_config(target)
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):
         raise ValueError(
             f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and {config.vocab} tokens, "

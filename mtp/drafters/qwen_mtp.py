@@ -42,10 +42,7 @@ class QwenMtp:
     max_depth = MAX_DEPTH
 
     def __init__(self, checkpoint: Checkpoint, target: Target, *, buckets: Buckets, context: int | None = None) -> None:
-        config = QwenConfig.read(checkpoint.config)
-        if not 1 <= config.mtp_layers <= MAX_DEPTH:
-            raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}")
-        self.config, self.buckets, self._checkpoint = config, buckets, checkpoint
+        self.config, self.buckets, self._checkpoint = head_config(checkpoint), buckets, checkpoint
         self._vocab = draft_vocab_of(checkpoint)
         self.context = target.limits.context if context is None else context
         self.bind(target)
@@ -138,6 +135,17 @@ class QwenMtp:
             return best_of(self.target.logits(hidden), self.target.limits.vocab)
         ids, chance = best_of(linear(hidden, self.head), len(self.head))
         return self.draft_vocab[ids.long()], chance
+
+
+def head_config(checkpoint: Checkpoint) -> QwenConfig:
+    """Refuses, in one line, a family without such heads and one of more layers than drafts are made."""
+    try:
+        config = QwenConfig.read(checkpoint.config)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
+    if config.mtp_layers > MAX_DEPTH:
+        raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}")
+    return config
 
 
 def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from mtp.targets.config import part_in
 from mtp.targets.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
 MIB = 1 << 20
@@ -34,13 +35,15 @@ class Checkpoint:
         outer = self._json("config.json")
         if outer is None:
             raise ValueError(f"checkpoint {self.path}: no config.json")
-        self.config: dict[str, Any] = outer | (outer.get("text_config") or {})
+        self.config: dict[str, Any] = {**outer, **self._part(outer, "text_config")}
         if "tie_word_embeddings" in outer:  # the outer model owns the head
             self.config["tie_word_embeddings"] = outer["tie_word_embeddings"]
         generation = self._json("generation_config.json") or {}
-        self.stop_ids = unite_stop_ids(
-            outer.get("eos_token_id"), self.config.get("eos_token_id"), generation.get("eos_token_id"), self._tokenizer_stop()
-        )
+        named = [source.get("eos_token_id") for source in (outer, self.config, generation)]
+        try:
+            self.stop_ids = unite_stop_ids(*named, self._tokenizer_stop())
+        except ValueError as error:
+            raise ValueError(f"checkpoint {self.path}: {error}") from error
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
         self._stored = self._index(weights)
@@ -60,6 +63,7 @@ class Checkpoint:
     def matrices(self) -> Counter[tuple[int, int]]:
         """Shapes [out, in] that a row is multiplied with, and how many of each: a tied head once, experts as they are stored."""
         shapes = {name: one.shape for name, one in self._stored.items() if name.startswith(("model.", "lm_head.")) and len(one.shape) == 2}
+        shapes.pop("model.embed_tokens_per_layer.weight", None)
         if "lm_head.weight" in shapes:
             shapes.pop("model.embed_tokens.weight", None)
         return Counter((shape[0], shape[1]) for shape in shapes.values())
@@ -118,7 +122,7 @@ class Checkpoint:
         elif index is None:
             files = sorted(file.name for file in self.path.glob("*.safetensors"))
         else:
-            files = sorted(set(index.get("weight_map", {}).values()))
+            files = sorted(set(self._part(index, "weight_map").values()))
         if not files:
             raise ValueError(f"checkpoint {self.path}: no safetensors file")
         found: dict[str, Stored] = {}
@@ -151,6 +155,12 @@ class Checkpoint:
             raise ValueError(f"checkpoint {self.path}: {name} holds no object")
         return value
 
+    def _part(self, outer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        try:
+            return part_in(outer, key)
+        except ValueError as error:
+            raise ValueError(f"checkpoint {self.path}: {error}") from error
+
     @cached_property
     def highest_token(self) -> int | None:
         """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
@@ -180,16 +190,15 @@ class Checkpoint:
         return vocabulary.get(token) if isinstance(vocabulary, dict) else None
 
 
-def unite_stop_ids(*sources: int | Iterable[int] | None) -> frozenset[int]:
-    """One set of what config, generation config and tokenizer each name: an id, several, or none."""
+def unite_stop_ids(*sources: Any) -> frozenset[int]:
+    """One set of what config, generation config and tokenizer each name: an id, several, or none. Refuses, in one line, anything else."""
     united: set[int] = set()
     for source in sources:
-        if source is None:
-            continue
-        try:
-            united |= {int(one) for one in source}  # type: ignore[union-attr]
-        except TypeError:
-            united.add(int(source))  # type: ignore[arg-type]
+        named = source.tolist() if isinstance(source, torch.Tensor) else source
+        ids = named if isinstance(named, list) else [named] if named is not None else []
+        if not all(type(one) is int and one >= 0 for one in ids):
+            raise ValueError(f"eos_token_id is {source!r}, expected token ids")
+        united.update(ids)
     return frozenset(united)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ ROPE_NEEDS: dict[str, tuple[str, ...]] = {
 class RopeSettings:
     """Rotary positions. rotary: leading elements of a head that are rotated; kind: default, linear (frequencies / factor),
     llama3 (the same for wavelengths beyond `original` / `low`, unchanged below `original` / `high`, in between mixed) or
-    proportional (only the first `share` of the frequencies turn at all)."""
+    proportional (only the first `share` of the frequencies turn at all, / factor)."""
 
     rotary: int
     theta: float
@@ -64,9 +65,11 @@ class RopeSettings:
     def read(cls, rope: Mapping[str, Any], *, rotary: int, theta: float) -> RopeSettings:
         """rope: a config's rope_parameters, or rope_scaling. Refuses, in one line, another kind or what it lacks."""
         kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind not in ROPE_NEEDS:
+        if kind not in list(ROPE_NEEDS):
             raise ValueError(f"config.json: rope_type is {kind!r}, supported: {', '.join(ROPE_NEEDS)}")
         found: dict[str, Any] = {name: number_in(rope, ROPE_KEYS[name], f" (rope_type {kind})") for name in ROPE_NEEDS[kind]}
+        if kind == "proportional":
+            found["factor"] = number_in(rope, "factor", default=1.0)
         if kind == "llama3" and found["high"] <= found["low"]:
             raise ValueError(f"config.json: high_freq_factor is {found['high']}, expected more than low_freq_factor ({found['low']})")
         return cls(rotary, theta, kind, **found)
@@ -97,12 +100,29 @@ def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, lea
     return value
 
 
-def number_in(raw: Mapping[str, Any], key: str, where: str = "") -> float:
-    """A positive number of config.json; where: what the refusal adds."""
+def number_in(raw: Mapping[str, Any], key: str, where: str = "", default: float | None = None) -> float:
+    """A positive number of config.json; where: what the refusal adds; default: where it is absent or null."""
     value = raw.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ValueError(f"config.json: {key} is {value!r}, expected a positive number{where}")
     return value
+
+
+def part_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object of config.json, empty where it is absent or null."""
+    value = raw.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"config.json: {key} is {value!r}, expected an object")
+    return value or {}
+
+
+def layer_types_in(raw: Mapping[str, Any], known: Sequence[str], default: Sequence[str]) -> list[str]:
+    """default: where they are absent, null or empty; as many are expected."""
+    types = raw.get("layer_types") or default
+    if not isinstance(types, Sequence) or len(types) != len(default) or any(kind not in known for kind in types):
+        raise ValueError(f"config.json: layer_types is {types!r}, expected {len(default)} of {sorted(known)}")
+    return list(types)
 
 
 def follow(settings: Mapping[str, tuple[Any, Any]]) -> None:

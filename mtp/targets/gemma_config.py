@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mtp.targets.config import FULL, SLIDING, AttentionForm, RopeSettings, TextConfig, follow, number_in, size_in
+from mtp.targets.config import (
+    FULL,
+    SLIDING,
+    AttentionForm,
+    RopeSettings,
+    TextConfig,
+    follow,
+    layer_types_in,
+    number_in,
+    part_in,
+    size_in,
+)
 
 GEMMA3, GEMMA4 = "gemma3_text", "gemma4_text"
 ALIASES = {"gemma3": GEMMA3, "gemma4": GEMMA4}
@@ -100,7 +111,7 @@ class GemmaConfig(TextConfig):
         config = cls(
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
-            eps=float(raw.get("rms_norm_eps", 1e-6)),
+            eps=number_in(raw, "rms_norm_eps", default=1e-6),
             tied=bool(raw.get("tie_word_embeddings", True)),
             layer_types=types,
             max_positions=size_in(raw, "max_position_embeddings"),
@@ -138,9 +149,7 @@ def _experts(raw: Mapping[str, Any]) -> ExpertForm:
 
 def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, ...]:
     pattern = size_in(raw, "sliding_window_pattern", size_in(raw, "_sliding_window_pattern", 6))
-    types = list(raw.get("layer_types") or [SLIDING if (i + 1) % pattern else FULL for i in range(layers)])
-    if len(types) != layers or not set(types) <= {SLIDING, FULL}:
-        raise ValueError(f"config.json: layer_types is {types}, expected {layers} of {[FULL, SLIDING]}")
+    types = layer_types_in(raw, (SLIDING, FULL), [SLIDING if (i + 1) % pattern else FULL for i in range(layers)])
     if four:
         types[-1] = FULL  # as transformers has it, whatever is written
     return tuple(types)
@@ -149,7 +158,7 @@ def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, 
 def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool) -> tuple[GemmaForm, ...]:
     """Full layers have a size and key heads of their own: by `global_*`, or layer by layer by `per_layer_config`."""
     same = bool(raw.get("attention_k_eq_v", False))
-    by_layer: Mapping[str, Any] | None = raw.get("per_layer_config")  # an empty one: all layers are alike
+    by_layer = part_in(raw, "per_layer_config") if "per_layer_config" in raw else None  # an empty one: all layers are alike
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
@@ -158,7 +167,7 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
             special = {"head_dim": raw["global_head_dim"]}
             if same and "num_global_key_value_heads" in raw:
                 special["num_key_value_heads"] = raw["num_global_key_value_heads"]
-        special = special if by_layer is None else by_layer.get(str(i), {})
+        special = special if by_layer is None else part_in(by_layer, str(i))
         if unknown := set(special) - {"head_dim", "num_key_value_heads"}:
             raise ValueError(
                 f"config.json: per_layer_config of layer {i} sets {sorted(unknown)[0]}, supported: head_dim, num_key_value_heads"
@@ -173,7 +182,7 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
             kv_heads,
             size_in(here, "head_dim"),
             kind,
-            float(raw.get("rms_norm_eps", 1e-6)),
+            number_in(raw, "rms_norm_eps", default=1e-6),
             norm_offset=0.0 if four else 1.0,
             qk_norm=True,
             scale=scale,
@@ -193,8 +202,7 @@ def _rope(raw: Mapping[str, Any], form: GemmaForm, four: bool) -> RopeSettings:
     """Gemma 3 as first published: rope_theta and rope_scaling for full layers, rope_local_base_freq for sliding ones."""
     kind = form.layer_type
     proportional = {"rope_type": "proportional", "partial_rotary_factor": 0.25} if four and kind == FULL else {}
-    old: Mapping[str, Any] = (raw.get("rope_scaling") or {}) if kind == FULL else {}
-    given = raw.get("rope_parameters")
-    rope = {**proportional, **old} if given is None else (given.get(kind) or {})
-    theta = rope.get("rope_theta", raw.get("rope_theta" if kind == FULL else "rope_local_base_freq", THETA[kind]))
-    return RopeSettings.read(rope, rotary=form.size, theta=float(theta))
+    old: Mapping[str, Any] = part_in(raw, "rope_scaling") if kind == FULL else {}
+    rope = part_in(part_in(raw, "rope_parameters"), kind) if "rope_parameters" in raw else {**proportional, **old}
+    outer = number_in(raw, "rope_theta" if kind == FULL else "rope_local_base_freq", default=THETA[kind])
+    return RopeSettings.read(rope, rotary=form.size, theta=number_in(rope, "rope_theta", default=outer))

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mtp.targets.config import FULL, LINEAR, AttentionForm, RopeSettings, TextConfig, follow, size_in
+from mtp.targets.config import (
+    FULL,
+    LINEAR,
+    AttentionForm,
+    RopeSettings,
+    TextConfig,
+    follow,
+    layer_types_in,
+    number_in,
+    part_in,
+    size_in,
+)
 
 
 @dataclass(frozen=True)
@@ -86,17 +97,17 @@ class QwenConfig(TextConfig):
         if name not in MODEL_TYPES:
             raise ValueError(f"model_type is {name!r}, supported: {', '.join(sorted(MODEL_TYPES))}")
         dialect = DIALECTS[ALIASES.get(name, name)]
-        rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+        rope = part_in(raw, "rope_parameters") or part_in(raw, "rope_scaling")
         head = size_in(raw, "head_dim", max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads")))
-        share = rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", dialect.rotary_share))
-        theta = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
+        share = number_in({**raw, **rope}, "partial_rotary_factor", default=dialect.rotary_share)
+        theta = number_in({**raw, **rope}, "rope_theta", default=10000.0)
 
         def linear(key: str, absent: int = 0) -> int:
             return size_in(raw, f"linear_{key}") if dialect.hybrid else absent
 
         config = cls(
             dialect=dialect,
-            rope=RopeSettings.read(rope, rotary=int(head * share), theta=float(theta)),
+            rope=RopeSettings.read(rope, rotary=int(head * share), theta=theta),
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
             intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
@@ -104,7 +115,7 @@ class QwenConfig(TextConfig):
             heads=size_in(raw, "num_attention_heads"),
             kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
             head_size=head,
-            eps=float(raw.get("rms_norm_eps", 1e-6)),
+            eps=number_in(raw, "rms_norm_eps", default=1e-6),
             tied=bool(raw.get("tie_word_embeddings", False)),
             layer_types=_layer_types(raw, dialect),
             max_positions=size_in(raw, "max_position_embeddings", 32768),
@@ -113,7 +124,7 @@ class QwenConfig(TextConfig):
             linear_key_size=linear("key_head_dim"),
             linear_value_size=linear("value_head_dim"),
             taps=linear("conv_kernel_dim", 1),
-            mtp_layers=max(1, *(int(raw.get(key) or 0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
+            mtp_layers=max(1, *(size_in(raw, key, 0, least=0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
         )
         config._check(raw)
         return config
@@ -146,8 +157,5 @@ def _experts(raw: Mapping[str, Any]) -> ExpertForm:
 def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:
     layers = size_in(raw, "num_hidden_layers")
     interval = size_in(raw, "full_attention_interval", 4) if dialect.hybrid else 1
-    types = tuple(raw.get("layer_types") or [LINEAR if (i + 1) % interval else FULL for i in range(layers)])
-    known = {FULL, LINEAR} if dialect.hybrid else {FULL}
-    if len(types) != layers or not set(types) <= known:
-        raise ValueError(f"config.json: layer_types is {list(types)}, expected {layers} of {sorted(known)}")
-    return types
+    known = (FULL, LINEAR) if dialect.hybrid else (FULL,)
+    return tuple(layer_types_in(raw, known, [LINEAR if (i + 1) % interval else FULL for i in range(layers)]))

@@ -52,4 +52,5 @@ def frequencies(rope: RopeSettings) -> Tensor:
         return kept * plain + (1 - kept) * plain / rope.factor
     if rope.kind == "proportional":
         plain[int(rope.share * rope.rotary // 2) :] = 0
+        return plain / rope.factor
     return plain

@@ -94,3 +94,9 @@ def test_another_target_of_the_same_sizes_is_refused(folder, tmp_path):
     small = write_qwen3(tmp_path / "small", hidden_size=32)
     with pytest.raises(ValueError, match="hidden size 64"):
         check_qwen_mtp(right, Checkpoint(small))
+
+
+def test_more_layers_than_drafts_are_refused_before_weights_are_read(folder, tmp_path):
+    deep = sidecar_of(folder, tmp_path / "deep", num_mtp_layers=8)
+    with pytest.raises(ValueError, match="deep: 8 MTP layers, supported: 1 to 7"):
+        check_qwen_mtp(deep, Checkpoint(folder))

@@ -183,6 +183,20 @@ def test_a07_stop_ids_in_any_form(source: Any, ids: set[int]):
     assert unite_stop_ids(None, 106, source) == ids | {106}
 
 
+@pytest.mark.parametrize("named", ["106", ["1"], 1.5, -1, [True]])
+def test_stop_ids_of_another_kind_are_refused(folder: Path, named: Any):
+    """Not taken apart: "106" is not the ids 1, 0 and 6."""
+    configure(folder, lambda config: config | {"eos_token_id": named}, "generation_config.json")
+    assert f"eos_token_id is {named!r}, expected token ids" in refusal(folder)
+
+
+def test_parts_of_another_kind_are_refused(folder: Path):
+    configure(folder, lambda _: {"weight_map": ["model.safetensors"]}, "model.safetensors.index.json")
+    assert "weight_map is ['model.safetensors'], expected an object" in refusal(folder)
+    configure(folder, lambda config: config | {"text_config": "abc"})
+    assert "text_config is 'abc', expected an object" in refusal(folder)
+
+
 def test_a07_config_generation_config_and_tokenizer_are_united(folder: Path):
     configure(folder, lambda config: config | {"eos_token_id": 1})
     configure(folder, lambda config: config | {"eos_token_id": [1, 50]}, "generation_config.json")

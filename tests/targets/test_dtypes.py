@@ -15,6 +15,7 @@ from mtp.targets import dtypes, load_target
 from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.dtypes import Timed, choose_dtype, faster, time_products
 from tests.checkpoints import write_llama, write_qwen3_5
+from tests.gemma_checkpoints import PER_LAYER, write_gemma4
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -76,6 +77,9 @@ def test_what_is_measured_are_the_models_own_matrices(tmp_path: Path):
     tied = Checkpoint(write_llama(tmp_path / "tied", tie_word_embeddings=True, vocab_size=300))
     assert tied.matrices() == {(64, 64): 6, (32, 64): 6, (128, 64): 6, (64, 128): 3, (300, 64): 1}
     assert Checkpoint(write_llama(tmp_path / "own", vocab_size=300)).matrices() == tied.matrices()
+    per_layer = Checkpoint(write_gemma4(tmp_path / "per_layer", **PER_LAYER))  # whose table [320, 6 * 8] is only looked up
+    assert per_layer.matrices().keys() >= {(320, 64), (48, 64), (8, 64)}
+    assert (320, 48) not in per_layer.matrices()
 
 
 def test_the_probe_takes_both_dtypes_in_turns_and_ends_in_time(monkeypatch: pytest.MonkeyPatch):
