@@ -1,5 +1,4 @@
-"""What configs may refer to: ${shipped:NAME}, ${weights:NAME}, ${head_of:PATH}, ${prompts:NAME}, ${run_id:},
-${folder_name:TEXT,OTHERWISE}."""
+"""What configs may refer to: ${shipped:NAME}, ${weights:NAME}, ${prompts:NAME}, ${run_id:}, ${folder_name:TEXT,OTHERWISE}."""
 
 from __future__ import annotations
 
@@ -25,17 +24,10 @@ def folder_name(text: str | None, otherwise: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:60] or otherwise if text else otherwise
 
 
-def head_of(target: str) -> str:
-    """The folder of a target's MTP head: of the sidecar that ships for it, else its own."""
-    shipped = PROJECT / "experiments" / "models" / f"{Path(target).name}_mtp"
-    return str(shipped) if Path(target) == folder_of(Path(target).name) and shipped.is_dir() else target
-
-
 def register() -> None:
     """Idempotent."""
     OmegaConf.register_new_resolver("shipped", lambda name: str(PROJECT / "experiments" / "models" / name), replace=True)
     OmegaConf.register_new_resolver("weights", lambda name: str(folder_of(name)), replace=True)
-    OmegaConf.register_new_resolver("head_of", head_of, replace=True)
     OmegaConf.register_new_resolver("prompts", lambda name: str(PROJECT / "experiments" / "prompts" / f"{name}.jsonl"), replace=True)
     OmegaConf.register_new_resolver("run_id", run_id, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

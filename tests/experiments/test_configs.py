@@ -28,11 +28,11 @@ EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"
 MODEL = "experiments/models/tiny_qwen"
 ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
-    "target=tiny_gemma": ["drafter=tiny_gemma_assistant"],
     "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
     "drafter=gemma_assistant": ["target=tiny_gemma", f"drafter.path={PROJECT}/experiments/models/tiny_gemma/assistant"],
     # which need not be here
-    "target=smollm2": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
+    "target=smollm2": ["drafter=none", f"target.path={PROJECT / MODEL}", "target.context=1024"],
+    "drafter=smollm2_mtp": ["drafter.path=${target.path}"],
     "target=gemma3_270m": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "workload=file": [f"workload.path={PROJECT}/experiments/prompts/code.jsonl"],
     "policy=hindsight": ["workload=synthetic"],
@@ -59,15 +59,17 @@ def test_a_config_of_a_group_composes_and_builds(name, tmp_path):
     assert "${" not in str(resolved(config))
 
 
-def test_a_target_whose_sidecar_ships_gets_it_and_any_other_has_its_own_head(monkeypatch, tmp_path):
-    monkeypatch.setenv("MTPLAB_WEIGHTS", str(tmp_path))
-    monkeypatch.setattr(resolvers, "PROJECT", tmp_path / "project")
-    path = tmp_path / "smollm2"
-    assert resolvers.head_of(str(path)) == str(path)
-    sidecar = tmp_path / "project" / "experiments" / "models" / "smollm2_mtp"
-    sidecar.mkdir(parents=True)
-    assert resolvers.head_of(str(path)) == str(sidecar)
-    assert resolvers.head_of(str(tmp_path / "other" / "smollm2")) == str(tmp_path / "other" / "smollm2")
+@pytest.mark.parametrize(
+    ("target", "drafter"), [("smollm2", "smollm2_mtp"), ("gemma3_270m", "prompt_lookup"), ("tiny_gemma", "tiny_gemma_assistant")]
+)
+def test_a_target_may_name_its_drafter_and_another_that_is_asked_for_wins(target, drafter):
+    def loader(*overrides):
+        return compose("run", overrides=[f"target={target}", *overrides]).drafter
+
+    assert loader() == compose("run", overrides=[f"drafter={drafter}"]).drafter
+    assert loader("experiment=quick") == loader()
+    assert loader("drafter=none")._target_ == "mtp.drafters.no_drafter"
+    assert compose("run").drafter.path == compose("run").target.path
 
 
 def test_a_recorded_workload_names_what_it_needs():
