@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from functools import cache
-from pathlib import Path
 
 from omegaconf import OmegaConf
 
