@@ -10,16 +10,13 @@ from typing import Any
 
 import hydra
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from tokenizers import Tokenizer
 
 from experiments.checks import BadInput
-from experiments.overrides import shows
-from experiments.results import PROJECT, write_json
+from experiments.entry import CONFIGS, enter, refuse
+from experiments.results import write_json
 from experiments.training.card import write_card
 from experiments.training.corpus import Corpus, documents
 from experiments.training.loop import CHECKPOINT, Training
@@ -28,7 +25,6 @@ from experiments.training.recipe import Recipe
 from experiments.training.team import Team
 from experiments.training.tokenizer import train_tokenizer
 
-CONFIGS = str(PROJECT / "configs")
 TOKENIZER_TEXT = 8_000_000  # characters of code, about as many as there are of prose
 
 
@@ -91,25 +87,13 @@ def job(config: DictConfig) -> None:
             console.print("measuring the figures of its card")
             write_card(out)
     except BadInput as wrong:
-        sys.exit(_refuse(wrong))
+        sys.exit(refuse(wrong))
     console.print(f"written: {out}", highlight=False, soft_wrap=True)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 2 with one line for input that cannot be used, found before Hydra starts a job."""
-    if not shows(arguments):
-        try:
-            with initialize_config_dir(CONFIGS, version_base="1.3"):
-                settings(compose("train", overrides=[one for one in arguments if not one.startswith("-")]))
-        except (BadInput, HydraException, OmegaConfBaseException) as wrong:
-            return _refuse(wrong)
-    job()
-    return 0
-
-
-def _refuse(wrong: Exception) -> int:
-    print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
-    return 2
+    """The exit code."""
+    return enter("train", arguments, settings, job)
 
 
 if __name__ == "__main__":

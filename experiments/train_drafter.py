@@ -8,21 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from experiments import resolvers
 from experiments.build import folder
 from experiments.checks import BadInput
-from experiments.overrides import shows
+from experiments.entry import CONFIGS, enter, refuse
 from experiments.plan import checked_target
-from experiments.results import PROJECT
 from experiments.training.drafters.recipe import Recipe
-
-CONFIGS = str(PROJECT / "configs")
 
 
 def settings(config: DictConfig) -> tuple[Recipe, Path, str, Path]:
@@ -47,28 +41,16 @@ def job(config: DictConfig) -> None:
         recipe, path, dtype, out = settings(config)
         found = Session(recipe, path, dtype, out, console).run()
     except BadInput as wrong:
-        sys.exit(_refuse(wrong))
+        sys.exit(refuse(wrong))
     console.print(table(found), highlight=False, soft_wrap=True)
     drafter = "gemma_assistant" if recipe.style == "assistant" else recipe.style
     console.print(f"written: {out} (use it with drafter={drafter} drafter.path={out})", highlight=False, soft_wrap=True)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 2 with one line for input that cannot be used, found before Hydra starts a job."""
+    """The exit code."""
     resolvers.register()
-    if not shows(arguments):
-        try:
-            with initialize_config_dir(CONFIGS, version_base="1.3"):
-                settings(compose("train_drafter", overrides=[one for one in arguments if not one.startswith("-")]))
-        except (BadInput, HydraException, OmegaConfBaseException) as wrong:
-            return _refuse(wrong)
-    job()
-    return 0
-
-
-def _refuse(wrong: Exception) -> int:
-    print(f"error: {' '.join(str(wrong).split())}", file=sys.stderr)
-    return 2
+    return enter("train_drafter", arguments, settings, job)
 
 
 if __name__ == "__main__":
