@@ -22,7 +22,7 @@ from experiments.training.drafters.recipe import Recipe
 def settings(config: DictConfig) -> tuple[Recipe, Path, str, Path]:
     """Recipe, the target's folder and dtype, and what to write. Raises BadInput."""
     values: Any = OmegaConf.to_container(config)
-    target, out = values.pop("target"), values.pop("out")
+    target, out, _ = (values.pop(name) for name in ("target", "out", "drafter"))
     if not isinstance(out, str) or not out:
         raise BadInput(f"out is {out!r}, expected a folder")
     recipe = Recipe.of(values)

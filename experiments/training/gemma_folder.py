@@ -25,10 +25,15 @@ def start_assistant(target: Gemma) -> Assistant:
 
 
 def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """A text config as published checkpoints write it: the full layers' head size is one key."""
+    """A text config as published checkpoints write it: what full layers have of their own is a key for all of them."""
     values = _settings(config) | {"dtype": str(dtype).removeprefix("torch.")}
-    (overrides,) = {tuple(one.items()) for one in values.pop("per_layer_config").values()}
-    return values | {"global_head_dim": dict(overrides)["head_dim"]}
+    own = {tuple(sorted(one.items())) for one in values.pop("per_layer_config").values()} or {()}
+    if len(own) > 1:
+        raise ValueError(f"full layers differ from each other: {sorted(own)}, expected the same heads in all of them")
+    full = dict(*own)
+    if "num_key_value_heads" in full:
+        values["num_global_key_value_heads"] = full["num_key_value_heads"]
+    return values | {"global_head_dim": full.get("head_dim", values["head_dim"])}
 
 
 def _settings(config: PreTrainedConfig) -> dict[str, Any]:

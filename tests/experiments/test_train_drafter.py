@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.qwen_config import QwenConfig
 from tests.checkpoints import write_llama, write_qwen2, write_qwen3, write_qwen3_5
 from tests.drafters.test_qwen_mtp import Student
-from tests.gemma_checkpoints import write_gemma4
+from tests.gemma_checkpoints import write_gemma3, write_gemma4
 
 TARGET = PROJECT / "experiments" / "models" / "tiny_qwen"
 CPU, BUCKETS = torch.device("cpu"), Buckets((4, 8))
@@ -137,8 +138,17 @@ def test_the_sidecar_runs_with_its_target_and_changes_no_token(sidecar):
     assert len(figures["code"]["own"]) == len(figures["code"]["teacher_forced"]) == 3
 
 
-def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(data, tmp_path):
-    folder = write_gemma4(tmp_path / "target", vocab_size=2048)
+@pytest.mark.parametrize(
+    ("write", "full_heads"),
+    [
+        (write_gemma3, (2, 16)),
+        (write_gemma4, (2, 32)),
+        (partial(write_gemma4, attention_k_eq_v=True, num_global_key_value_heads=1), (1, 32)),
+    ],
+    ids=["gemma3", "gemma4", "gemma4_full_heads"],
+)
+def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(write, full_heads, data, tmp_path):
+    folder = write(tmp_path / "target", vocab_size=2048)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TARGET / file, folder)
     changes = {"style": "assistant", "draft_vocab": None, "steps": 3, "texts": 10, "held_out": 4, "save_every": None}
@@ -151,7 +161,7 @@ def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(data, tmp_p
         rows=10,
         length=40,
         hidden=64,
-        kv={"sliding_attention": (2, 16), "full_attention": (2, 32)},
+        kv={"sliding_attention": (2, 16), "full_attention": full_heads},
     )
     target = load_target(folder, slots=2, context=64, dtype="fp32")
     target.prefill(1, store.tokens[0], 0)

@@ -22,9 +22,8 @@ from mtp.targets.gemma_config import GemmaConfig
 
 LAYERS = (SLIDING, FULL)
 SAME = (
-    "vocab_size", "num_attention_heads", "num_key_value_heads", "num_global_key_value_heads", "attention_k_eq_v",
-    "rope_parameters", "sliding_window", "max_position_embeddings", "rms_norm_eps", "hidden_activation", "intermediate_size",
-    "eos_token_id", "bos_token_id", "pad_token_id",
+    "vocab_size", "num_attention_heads", "attention_k_eq_v", "rope_parameters", "sliding_window", "max_position_embeddings",
+    "rms_norm_eps", "hidden_activation", "intermediate_size", "eos_token_id", "bos_token_id", "pad_token_id",
 )  # fmt: skip
 
 
@@ -44,8 +43,7 @@ class AssistantStyle:
         self.config = config
 
     def start(self, target: DecoderTarget, frozen: Frozen, store: Store) -> Assistant:
-        sizes = {form.layer_type: form.size for form in self.config.forms}
-        config = assistant_config(self.checkpoint.config, self.config.hidden, sizes, self.recipe.clusters, self.recipe.top_clusters)
+        config = assistant_config(self.checkpoint.config, self.config, self.recipe.clusters, self.recipe.top_clusters)
         shapes = self.checkpoint.shapes("model.")
         stored = self.checkpoint.read(shapes, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
         last = {kind: f"model.layers.{i}." for i, kind in enumerate(self.config.layer_types)}
@@ -60,13 +58,16 @@ class AssistantStyle:
         write_assistant(assistant, folder / "heads" / f"{step:06}")
 
 
-def assistant_config(target: dict[str, Any], hidden: int, sizes: dict[str, int], clusters: int, top_clusters: int) -> Gemma4AssistantConfig:
-    """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. sizes: of heads, by layer type."""
-    own: dict[str, Any] = {key: target[key] for key in SAME if target.get(key) is not None}
-    own |= {"head_dim": sizes[SLIDING], "global_head_dim": sizes[FULL]}
+def assistant_config(stored: dict[str, Any], target: GemmaConfig, clusters: int, top_clusters: int) -> Gemma4AssistantConfig:
+    """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. stored: the target's config.json."""
+    own: dict[str, Any] = {key: stored[key] for key in SAME if stored.get(key) is not None}
+    sliding, full = target.kv_forms[SLIDING], target.kv_forms[FULL]
+    own |= {"head_dim": sliding.size, "global_head_dim": full.size, "num_key_value_heads": sliding.kv_heads}
+    if full.kv_heads != sliding.kv_heads:  # transformers looks only beside attention_k_eq_v; these layers have no keys of their own
+        own |= {"num_global_key_value_heads": full.kv_heads, "attention_k_eq_v": True}
     text = Gemma4TextConfig(
         **own,
-        hidden_size=hidden,
+        hidden_size=target.hidden,
         num_hidden_layers=len(LAYERS),
         num_kv_shared_layers=len(LAYERS),
         layer_types=list(LAYERS),
@@ -75,7 +76,7 @@ def assistant_config(target: dict[str, Any], hidden: int, sizes: dict[str, int],
     )
     return Gemma4AssistantConfig(
         text_config=text,
-        backbone_hidden_size=hidden,
+        backbone_hidden_size=target.hidden,
         use_ordered_embeddings=clusters > 0,
         num_centroids=max(1, clusters),
         centroid_intermediate_top_k=top_clusters,
