@@ -26,12 +26,14 @@ from mtp.costs import Cost
 
 
 class Bench:
-    """options: of the command line; more: overrides of a run. Prints as it goes. rows: of results."""
+    """options: of the command line; more: overrides of a run; path: the file of rows. Prints and writes as it goes."""
 
-    def __init__(self, options: argparse.Namespace, more: Sequence[str]) -> None:
-        self.options = options
+    def __init__(self, options: argparse.Namespace, more: Sequence[str], path: Path) -> None:
+        self.options, self.path = options, path
         self.more = [*more, *([f"device.threads={options.threads}"] if options.threads else [])]
-        self.rows: list[Row] = []
+
+    def keep(self, *rows: Row) -> None:
+        write_rows_to(self.path, rows)
 
     def load(self, slots: int) -> Model:
         """With a slot for each request: a slot that nobody uses costs time too. Raises BadInput."""
@@ -60,15 +62,17 @@ class Bench:
 
     def windows(self, model: Model) -> Cost:
         """The cost table; what policies believe is the line of the first context."""
+        costs = []
         for context in self.options.contexts:
             found = windows(model, context=context, seconds=self.options.seconds, passes=40)
-            self.rows += found
+            self.keep(*found)
+            costs.append(line_of(found)[0])
             print(*lines(found), "", "| rows | slots | p20, ms | p50, ms | p80, ms |", "|" + "---|" * 5, sep="\n")
             for row in (row for row in found if row["shape"]["depth"] == 0):
                 times = " | ".join(f"{row[name] / 1e3:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
                 print(f"| {row['shape']['rows']} | {row['shape']['slots']} | {times} |")
             print(flush=True)
-        return line_of([row for row in self.rows if row["shape"]["context"] == self.options.contexts[0]])[0]
+        return costs[0]
 
     def speculation(self, cases: Sequence[tuple[str, list[Text]]], cost: Cost) -> list[Comparison]:
         """More rows than the fewest only where the requests could not fill them otherwise."""
@@ -81,10 +85,10 @@ class Bench:
                 plain: list[float] = []
                 for one in speculation(model, kind, texts, rows, cost, new=self.options.tokens, pairs=self.options.pairs):
                     print(f"| {kind} | {requests} | {rows} | {one.second} | {one.cells()} |", flush=True)
-                    self.rows.append(one.row())
+                    self.keep(one.row())
                     plain += one.pairs.first_s
                     compared.append(one)
-                self.rows.append(decode_row("plain", compared[-1].shape, plain))
+                self.keep(decode_row("plain", compared[-1].shape, plain))
         return compared
 
     def transformers(self, cases: Sequence[tuple[str, list[Text]]], compared: Sequence[Comparison]) -> None:
@@ -107,12 +111,12 @@ class Bench:
             whole = product(plain.pairs.ratios, best.pairs.ratios) if plain.ratio else None
             name = f"{best.second} at {best.shape['rows']} rows"
             print(f"| {kind} | {len(texts)} | {plain.cells()} | {name}: {best.ratio} | {whole or 'not shown'} |", flush=True)
-            self.rows.append(plain.row() | {"implementation": "plain, beside transformers", "best": name, "product": figures(whole)})
-            self.rows.append(decode_row("transformers", plain.shape, plain.pairs.first_s))
+            self.keep(plain.row() | {"implementation": "plain, beside transformers", "best": name, "product": figures(whole)})
+            self.keep(decode_row("transformers", plain.shape, plain.pairs.first_s))
             if assisted and len(texts) == 1:
                 fast = against(model, kind, texts, their, assisted=assisted, **how)
                 print(f"| {kind}, theirs assisted | 1 | {fast.cells()} | | |", flush=True)
-                self.rows.append(fast.row())
+                self.keep(fast.row())
 
 
 class Parser(argparse.ArgumentParser):
@@ -158,16 +162,14 @@ def main() -> int:
     parser.add_argument("--no-transformers", dest="transformers", action="store_false")
     parser.add_argument("--out", type=Path, help="the file of rows; default bench/results/<machine>-<date>.jsonl")
     options, more = parser.parse_known_args()
+    path = options.out or RESULTS / f"{default_stem()}.jsonl"
     try:
         if options.tokens <= max(options.requests):
             raise BadInput(f"--tokens is {options.tokens}, expected more than the most requests ({max(options.requests)})")
-        bench = Bench(options, more)
-        code = bench.run()
+        code = Bench(options, more, path).run()
     except (BadInput, ValueError) as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
-    path = options.out or RESULTS / f"{default_stem()}.jsonl"
-    write_rows_to(path, bench.rows)
     print(f"\nwritten to {path}; its picture: make bench-report ROWS={path}")
     return code
 
