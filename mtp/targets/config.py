@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ LINEAR, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention
 
 
 @dataclass(frozen=True)
-class TextConfig:
+class TextConfig(ABC):
     """Sizes in elements."""
 
     vocab: int
@@ -22,9 +23,9 @@ class TextConfig:
     max_positions: int
 
     @property
+    @abstractmethod
     def kv_forms(self) -> Mapping[str, AttentionForm]:
         """By layer type: the last layer's that has keys and values of its own."""
-        raise NotImplementedError
 
     def check_context(self, context: int) -> None:
         if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= self.max_positions:
