@@ -92,6 +92,24 @@ class AttentionForm:
     gated: bool = False
 
 
+@dataclass(frozen=True)
+class ExpertForm:
+    count: int
+    per_row: int  # experts that a row goes through
+    inner: int  # intermediate size of each
+    shared: int  # of the one that every row goes through, 0: none
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any], per_row: str, shared: str | None = None) -> ExpertForm:
+        """per_row, shared: what a family's config.json calls them."""
+        form = cls(
+            size_in(raw, "num_experts"), size_in(raw, per_row), size_in(raw, "moe_intermediate_size"), size_in(raw, shared) if shared else 0
+        )
+        if form.per_row > form.count:
+            raise ValueError(f"config.json: {per_row} is {form.per_row}, expected at most num_experts ({form.count})")
+        return form
+
+
 def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, least: int = 1) -> int:
     """An integer of config.json; default: where it is absent or null."""
     value = raw.get(key)

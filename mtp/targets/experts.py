@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
+from mtp.targets.config import ExpertForm
 from mtp.targets.layers import Mlp, prefixed
-from mtp.targets.qwen_config import ExpertForm
 from mtp.targets.weights import Shapes, Weights
 
 ROWS = 8  # whose experts' weights are gathered at a time

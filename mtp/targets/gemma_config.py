@@ -10,6 +10,7 @@ from mtp.targets.config import (
     FULL,
     SLIDING,
     AttentionForm,
+    ExpertForm,
     RopeSettings,
     TextConfig,
     follow,
@@ -51,17 +52,6 @@ class GemmaForm(AttentionForm):
     shared: bool = False
     keys_are_values: bool = False  # one projection makes both
     value_norm: bool = False
-
-
-@dataclass(frozen=True)
-class ExpertForm:
-    count: int
-    per_row: int  # experts that a row goes through
-    inner: int  # intermediate size of each
-
-    def __post_init__(self) -> None:
-        if self.per_row > self.count:
-            raise ValueError(f"config.json: top_k_experts is {self.per_row}, expected at most num_experts ({self.count})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +111,7 @@ class GemmaConfig(TextConfig):
             norm_offset=0.0 if four else 1.0,
             scaled_layers=four,
             softcap=number_in(raw, "final_logit_softcapping") if "final_logit_softcapping" in raw else None,
-            experts=_experts(raw) if four and raw.get("enable_moe_block") else None,
+            experts=ExpertForm.read(raw, "top_k_experts") if four and raw.get("enable_moe_block") else None,
             per_layer=per_layer,
             per_layer_vocab=size_in(raw, "vocab_size_per_layer_input") if per_layer else 0,
         )
@@ -141,10 +131,6 @@ def _follow(raw: Mapping[str, Any], four: bool) -> None:
             "use_bidirectional_attention": (False if four and bidirectional == "vision" else bidirectional, False),
         }
     )
-
-
-def _experts(raw: Mapping[str, Any]) -> ExpertForm:
-    return ExpertForm(*(size_in(raw, key) for key in ("num_experts", "top_k_experts", "moe_intermediate_size")))
 
 
 def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from mtp.targets.config import (
     FULL,
     LINEAR,
     AttentionForm,
+    ExpertForm,
     RopeSettings,
     TextConfig,
     follow,
@@ -42,18 +43,6 @@ DIALECTS = {
 DIALECTS["qwen3_5_moe_text"] = replace(DIALECTS["qwen3_5_text"], experts=True)
 ALIASES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
 MODEL_TYPES = (*DIALECTS, *ALIASES)
-
-
-@dataclass(frozen=True)
-class ExpertForm:
-    count: int
-    per_row: int  # experts that a row goes through
-    inner: int  # intermediate size of each
-    shared: int  # of the one that every row goes through
-
-    def __post_init__(self) -> None:
-        if self.per_row > self.count:
-            raise ValueError(f"config.json: num_experts_per_tok is {self.per_row}, expected at most num_experts ({self.count})")
 
 
 @dataclass(frozen=True)
@@ -111,7 +100,7 @@ class QwenConfig(TextConfig):
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
             intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
-            experts=_experts(raw) if dialect.experts else None,
+            experts=ExpertForm.read(raw, "num_experts_per_tok", "shared_expert_intermediate_size") if dialect.experts else None,
             heads=size_in(raw, "num_attention_heads"),
             kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
             head_size=head,
@@ -147,11 +136,6 @@ class QwenConfig(TextConfig):
         for many, few in ((self.heads, self.kv_heads), (self.linear_value_heads, self.linear_key_heads or 1)):
             if many % few:
                 raise ValueError(f"config.json: {many} heads cannot share {few} key heads evenly")
-
-
-def _experts(raw: Mapping[str, Any]) -> ExpertForm:
-    keys = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size")
-    return ExpertForm(*(size_in(raw, key) for key in keys))
 
 
 def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:
