@@ -172,8 +172,25 @@ def test_bad_input_is_one_line(folder, tmp_path, monkeypatch, capsys, arguments,
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def window(rows, slots, depth, seconds):
-    shape = {"target": "tiny", "rows": rows, "slots": slots, "depth": depth, "context": 64}
+def test_rows_are_on_file_at_once_and_policies_believe_the_first_context(folder, tmp_path, monkeypatch, capsys):
+    def windows(model, *, context, **_):
+        if context == 7:
+            raise KeyboardInterrupt
+        return [window(r, 1, d, 1e-3 * context + 1e-4 * r + 1e-4 * d, context) for r in (1, 2, 4) for d in (0, 3)]
+
+    believed = []
+    monkeypatch.setattr(engine, "windows", windows)
+    monkeypatch.setattr(engine.Bench, "speculation", lambda self, cases, cost: believed.append(cost) or [])
+    monkeypatch.setattr(engine, "steady_prompts", lambda *_, count, **__: [(1, 2)] * count)
+    assert run(folder, tmp_path / "whole.jsonl", monkeypatch, "--contexts=2,5", "--no-transformers") == 0
+    assert believed[0].window(1, 1, 0) == pytest.approx(2.1e-3, rel=0.02)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, tmp_path / "killed.jsonl", monkeypatch, "--contexts=2,5,7", "--no-transformers")
+    assert [row["shape"]["context"] for row in read_rows(tmp_path / "killed.jsonl")] == [2] * 6 + [5] * 6
+
+
+def window(rows, slots, depth, seconds, context=64):
+    shape = {"target": "tiny", "rows": rows, "slots": slots, "depth": depth, "context": context}
     return row_of({"operation": "window", "implementation": "a", "shape": shape, "mode": "wall", "bytes": None, "per": 1}, [seconds] * 3)
 
 
