@@ -41,6 +41,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: lint
 	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
@@ -62,16 +63,16 @@ bench-engine: $(STAMP)
 
 # windows per second of the engine on tapes, by slots
 speed-tapes: $(STAMP)
-	@$(BIN)/python -m bench.tape_speed $(ARGS)
+	@$(BIN)/python -m bench.host.tape_speed $(ARGS)
 
 # what a window of 8 rows costs next to one of 1 row, on a CPU
 window-rows: $(STAMP)
-	@$(BIN)/python -m bench.window_rows $(ARGS)
+	@$(BIN)/python -m bench.host.window_rows $(ARGS)
 
 # how often each layout key hits, on tapes, and what the CPU recorder itself costs
 layouts: $(STAMP)
-	@$(BIN)/python -m bench.layout_keys
-	@$(BIN)/python -m bench.recorder_cost $(ARGS)
+	@$(BIN)/python -m bench.host.layout_keys
+	@$(BIN)/python -m bench.host.recorder_cost $(ARGS)
 
 # what a window costs on this machine, for cost=file: make profile TARGET=tiny_qwen
 profile: $(STAMP)
@@ -105,7 +106,7 @@ weights: $(STAMP)
 	@$(BIN)/python -m experiments.weights $(NAME) $(if $(ACCEPT),--accept)
 
 gpu-check: $(STAMP)
-	@$(BIN)/python -m bench.gpu_check $(ARGS)
+	@$(BIN)/python -m bench.gpu.check $(ARGS)
 
 # operation x implementation x shape on this machine, checked, then timed: make bench ARGS="-k accept" [PEER_PYTHON=.. PEER_SOURCE=..]
 bench: $(STAMP)
@@ -113,17 +114,17 @@ bench: $(STAMP)
 
 # every case once against its oracle; says nothing about time
 bench-quick: $(STAMP)
-	@$(BIN)/python -m bench.quick
+	@$(BIN)/python -m bench.ops.quick
 
 .PHONY: bench-compiled bench-peers
 
 # what the compiler makes of the seam on every architecture, no GPU needed; peers too where they are installed or PEER_SOURCE=DIR is given
 bench-compiled: $(STAMP)
-	@$(BIN)/python -m bench.compiled
+	@$(BIN)/python -m bench.gpu.compiled
 
 # whether peers are called rightly, by their own sources in Triton's interpreter, no GPU needed: make bench-peers PEER_SOURCE=DIR
 bench-peers: $(STAMP)
-	@$(BIN)/python -m bench.peers
+	@$(BIN)/python -m bench.peers.run
 
 # make bench-compare A=before.jsonl B=after.jsonl
 bench-compare: $(STAMP)

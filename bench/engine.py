@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from bench.alternating import product
-from bench.comparisons import Comparison, against, decode_row, figures, speculation
-from bench.decoding import Model, Text, load, steady_prompts
-from bench.pictures.rows_to_time import line_of, lines
+from bench.decoding.alternating import product
+from bench.decoding.comparisons import Comparison, against, decode_row, figures, speculation
+from bench.decoding.rows_to_time import line_of, lines
+from bench.decoding.runs import Model, Text, load, steady_prompts
+from bench.decoding.transformers_peer import assistance, load_theirs
+from bench.decoding.window_time import windows
 from bench.rows import RESULTS, Row, default_stem, write_rows_to
-from bench.theirs import assistance, load_theirs
-from bench.window_time import windows
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from mtp.costs import Cost
 
 

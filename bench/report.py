@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench.pictures import rows_to_time
+from bench.decoding import rows_to_time
 from bench.rows import RESULTS, Row, compiled_table, name_of, of_kind, read_rows, table, window_table
 
 STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "mtplab", "font.size": 8}

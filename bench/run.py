@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from bench import peers
+from bench.peers import run as peers
 from bench.rows import OUT, RESULTS, default_stem, of_kind, read_rows, table
 
-FILES = ("bench/bench_seam.py", "bench/bench_host.py")
+FILES = ("bench/ops/bench_seam.py", "bench/ops/bench_host.py")
 # a case takes its 0.15 s and no more, so that all of them are minutes; a given option of the same name comes later and wins
 OPTIONS = ("--benchmark-max-time=0.15", "--benchmark-min-rounds=20", "--benchmark-warmup=on", "--benchmark-disable-gc")
 # a CPU's rows are of the thread's own time: other work on the machine then delays a call, but hardly lengthens its row
@@ -35,7 +35,7 @@ def main() -> int:
         print(line)
     if rows.is_file():
         print(*table(of_kind(read_rows(rows), "timing")), sep="\n")
-    for module in ("bench.window_cost", "bench.compiled"):
+    for module in ("bench.gpu.window_cost", "bench.gpu.compiled"):
         codes.append(subprocess.run([sys.executable, "-m", module], **place).returncode)  # type: ignore[call-overload]
     print(f"written to {rows} and {whole.name}")
     print("not run here, minutes: the engine against plain decoding and transformers, and a window's time by rows: make bench-engine")

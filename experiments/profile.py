@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from hydra import compose, initialize_config_dir
 
-from experiments import resolvers
-from experiments.checks import BadInput
-from experiments.plan import plan_of
-from experiments.precheck import precheck
-from experiments.results import PROJECT
-from experiments.setup import Setup, setup
-from mtp.cost_fit import Measured, fit_cost
+from experiments.config import resolvers
+from experiments.config.checks import BadInput
+from experiments.io import PROJECT
+from experiments.runs.setup import Setup, setup
+from experiments.runs.spec import plan_of
+from experiments.runs.validate import precheck
 from mtp.costs import LinearCost, save_cost
+from mtp.costs.fit import Measured, fit_cost
 from mtp.execution.model import ModelExecutor
 from mtp.request import Request
 from mtp.windows import Group

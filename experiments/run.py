@@ -13,11 +13,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments import resolvers
-from experiments.checks import BadInput
-from experiments.completion import complete, completes
-from experiments.overrides import shows
-from experiments.results import PROJECT, git_commit, versions, write_json
+from experiments.config import resolvers
+from experiments.config.checks import BadInput
+from experiments.config.completion import complete, completes
+from experiments.config.overrides import shows
+from experiments.io import PROJECT, git_commit, versions, write_json
 from experiments.sweep.attempt import stay_on_leash
 
 # what needs torch is imported late: tab completion and --help need none of it
@@ -30,8 +30,8 @@ failures: list[tuple[str, int]] = []  # what failed in this process, and its exi
 @hydra.main(version_base="1.3", config_path=CONFIGS, config_name="run")
 def job(config: DictConfig) -> None:
     """One job. Its failure is kept in its folder and in `failures`."""
-    from experiments.identity import fingerprint_of, resolved
-    from experiments.job import run_job
+    from experiments.config.fingerprint import fingerprint_of, resolved
+    from experiments.runs.job import run_job
 
     folder, run_id = Path(HydraConfig.get().runtime.output_dir), resolvers.run_id()
     fingerprint = fingerprint_of(config)
@@ -69,7 +69,7 @@ def main() -> None:
 
 def _checked_and_run(arguments: Sequence[str]) -> int:
     """The exit code. Raises BadInput before anything starts."""
-    from experiments.precheck import precheck
+    from experiments.runs.validate import precheck
     from experiments.sweep.choose import repeated
     from experiments.sweep.run import run_sweep
 

@@ -14,9 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from experiments.checks import BadInput
-from experiments.entry import CONFIGS, enter, refuse
-from experiments.results import write_json
+from experiments.config.checks import BadInput
+from experiments.io import write_json
+from experiments.runs.entry import CONFIGS, enter, refuse
 from experiments.training.card import write_card
 from experiments.training.corpus import Corpus, documents
 from experiments.training.loop import CHECKPOINT, Training

@@ -11,11 +11,11 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments import resolvers
-from experiments.build import folder
-from experiments.checks import BadInput
-from experiments.entry import CONFIGS, enter, refuse
-from experiments.plan import checked_target
+from experiments.config import resolvers
+from experiments.config.build import folder
+from experiments.config.checks import BadInput
+from experiments.runs.entry import CONFIGS, enter, refuse
+from experiments.runs.spec import checked_target
 from experiments.training.drafters.recipe import Recipe
 
 

@@ -12,13 +12,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from mtp.announce import announce
-from mtp.execution.protocol import Executor, Outcome, Planner
+from mtp.errors import announce
+from mtp.executor import Executor, Outcome, Planner
 from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Layout
 from mtp.metrics import Round
 from mtp.policies import Decision, Declining, Learning, Policy, Seen
-from mtp.ranges import ranged
+from mtp.profiling import ranged
 from mtp.request import Finish, Finished, Request, Stream
 from mtp.steps import Flight, Side, Step, part_of, round_of
 

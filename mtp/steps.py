@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mtp.execution.protocol import Outcome, Work
-from mtp.layouts import Halves
+from mtp.executor import Outcome, Work
+from mtp.layouts.cache import Halves
 from mtp.metrics import Round
 from mtp.policies import Part
 from mtp.request import Stream

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 
 
 class Parser(argparse.ArgumentParser):

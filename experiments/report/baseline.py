@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.report.arms import Arm, text
 
 

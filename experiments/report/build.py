@@ -10,15 +10,15 @@ from typing import Any
 
 import polars as pl
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.report.arms import arms_of
 from experiments.report.baseline import baselines, parse_baseline
 from experiments.report.headline import Row, headline
 from experiments.report.load import table
 from experiments.report.notes import notes
 from experiments.report.panel import Panel, Picture, View
-from experiments.report.pictures import PICTURES
 from experiments.report.planned import not_run
+from experiments.report.plots import PICTURES
 from experiments.report.runs import Run, find_runs, first_line
 
 

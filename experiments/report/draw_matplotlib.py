@@ -12,9 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
+from experiments.io import write_whole
 from experiments.report.draw_plotly import THICK, categories
 from experiments.report.panel import COLOURS, Bars, Heat, Line, Mark, Panel, Points
-from experiments.results import write_whole
 
 STYLE: Any = {
     "svg.fonttype": "none",

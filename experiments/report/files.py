@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from experiments.io import write_whole
 from experiments.report.build import build, results_table
 from experiments.report.draw_matplotlib import save
 from experiments.report.page import html, text
 from experiments.report.tables import latex
-from experiments.results import write_whole
 
 
 def write(folder: Path, out: Path | None = None, *, baseline: str | None = None, mix_versions: bool = False) -> str:

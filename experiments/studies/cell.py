@@ -16,7 +16,7 @@ CONFIDENCE = {  # recorded ones have an AUC of 0.64 to 0.80, and are far too uns
 
 @dataclass(frozen=True)
 class Cell:
-    """regime: of `mtp.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a; stairs: windows are padded to buckets;
+    """regime: of `mtp.tape.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a; stairs: windows are padded to buckets;
     belief: what the policies take b for, times the true one; confidence: of `CONFIDENCE`; length: times the usual
     tokens of a request; family: what the cell is there for."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.checks import integer
+from experiments.config.checks import integer
 from experiments.studies.cell import Cell
 
 REGIMES = ("code", "prose", "chat", "think", "mixed", "switch", "bursty", "agentic")

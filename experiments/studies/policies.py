@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from experiments.checks import BadInput, choice, integer
-from experiments.results import PROJECT, write_whole
+from experiments.config.checks import BadInput, choice, integer
+from experiments.io import PROJECT, write_whole
 from experiments.studies.bars import bars_of, judge
 from experiments.studies.cell import Cell
 from experiments.studies.policy_page import page
@@ -82,7 +82,7 @@ class PolicyStudy:
 
     def _pictures(self, judged: Sequence[Any], folder: Path, console: Console) -> None:
         try:
-            from experiments.studies.pictures import regime_map, sensitivity
+            from experiments.studies.plots import regime_map, sensitivity
         except ImportError:
             console.print("no pictures: matplotlib is not installed (pip install mtplab[report])")
             return

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.checks import BadInput, integer
-from experiments.results import write_whole
+from experiments.config.checks import BadInput, integer
+from experiments.io import write_whole
 from experiments.studies.calibrated import BASE, CONDITIONAL, ROW, closed_form, coin_tape, cost_of, published
 from experiments.studies.measure import full_batch
 from experiments.studies.published_page import page
@@ -19,8 +19,8 @@ from experiments.studies.study import Found
 from experiments.studies.study import Trial as Job
 from mtp.costs import Cost, LinearCost
 from mtp.engine import Engine
-from mtp.execution.protocol import Limits
 from mtp.execution.tape import TapeExecutor
+from mtp.executor import Limits
 from mtp.grants import Discipline, Rotate
 from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
@@ -79,7 +79,7 @@ class Published:
             folder / "published.md", page(cells, figures, surface, {name: found[name] for name in found if name not in CELLS}).encode()
         )
         try:
-            from experiments.studies.pictures import break_even
+            from experiments.studies.plots import break_even
         except ImportError:
             console.print("no pictures: matplotlib is not installed (pip install mtplab[report])")
         else:

@@ -12,7 +12,7 @@ TEXTS = ("code", "prose", "mixed")
 
 @dataclass(frozen=True)
 class Recorded:
-    """drafters, texts: of experiments/tapes; `mixed` is the code and the prose requests together."""
+    """drafters, texts: of experiments/assets/tapes; `mixed` is the code and the prose requests together."""
 
     drafters: tuple[str, ...] = DRAFTERS
     texts: tuple[str, ...] = TEXTS

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
-from experiments.results import fingerprint, write_json
+from experiments.io import fingerprint, write_json
 
 Found = dict[str, Any]
 Trial = Callable[[Any], Found]

@@ -10,21 +10,21 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from experiments.results import PROJECT
+from experiments.assets import TAPES
+from experiments.io import PROJECT
 from experiments.studies.cell import CONFIDENCE, Cell
 from experiments.studies.loops import before_loop
 from experiments.studies.measure import full_batch
+from mtp.buckets import Buckets
 from mtp.costs import LinearCost
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
-from mtp.execution.protocol import Limits
 from mtp.execution.tape import TapeExecutor
-from mtp.execution.tape_graphs import TapeGraphs
+from mtp.executor import Limits
+from mtp.graphs.tape import TapeGraphs
 from mtp.layouts import Keyed, LayoutCache, LayoutKey
 from mtp.policies import Policy, TapeOracle
 from mtp.request import Request
-from mtp.tape import Tape
-from mtp.tape_files import read_tapes
+from mtp.tape import Tape, read_tapes
 
 PUBLISHED_SIZES = ("rotate_grow", "rotate_anchors_first")  # know no others
 CAPACITY = 32  # layouts, as published
@@ -86,7 +86,7 @@ def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) 
     limits = Limits(vocab, 1 << 20, frozenset())
     cost = LinearCost(**cell.cost())
     executor = TapeExecutor(tapes, limits=limits, cost=cost, buckets=Buckets(cell.buckets))
-    cache = LayoutCache(CAPACITY, TapeGraphs(executor, capture_s=cost.capture_s), give_up_after=1 << 30, clock=executor.now)
+    cache = LayoutCache(CAPACITY, TapeGraphs(executor.spend, capture_s=cost.capture_s), give_up_after=1 << 30, clock=executor.now)
     engine = Engine(executor, slots=cell.slots, rows=cell.rows, policy=policy, layout=Keyed(key, cache))
     for name, tape in tapes.items():
         engine.submit(Request(name, (0,), len(tape.tokens), ignore_stop=True))
@@ -95,5 +95,5 @@ def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) 
 
 
 def _folder(name: str) -> Path:
-    path = Path(name) if Path(name).is_absolute() else PROJECT / "experiments" / "tapes" / name
+    path = Path(name) if Path(name).is_absolute() else TAPES / name
     return path / "tape.parquet"

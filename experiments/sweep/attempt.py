@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from experiments.overrides import quoted
-from experiments.results import write_json
+from experiments.config.overrides import quoted
+from experiments.io import write_json
 from experiments.sweep.folder import LOG, named
 
 LEASH = "MTPLAB_ENDS_WITH_PARENT"

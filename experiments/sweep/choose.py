@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from experiments.checks import BadInput
-from experiments.overrides import key_of, of_the_sweep
-from experiments.precheck import Checked
-from experiments.results import git_commit
+from experiments.config.checks import BadInput
+from experiments.config.overrides import key_of, of_the_sweep
+from experiments.io import git_commit
+from experiments.runs.validate import Checked
 from experiments.sweep.folder import MANIFEST, SweepFolder, SweepJob
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from experiments.results import fingerprint, write_json
+from experiments.io import fingerprint, write_json
 
 MANIFEST, LOCKS, CLAIM, LOG = "sweep.json", ".locks", "claim", "job.log"
 State = Literal["waiting", "running", "ok", "failed"]

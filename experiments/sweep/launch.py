@@ -15,9 +15,9 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
-from experiments import resolvers
-from experiments.checks import BadInput, integer
-from experiments.overrides import key_of, not_swept, quoted
+from experiments.config import resolvers
+from experiments.config.checks import BadInput, integer
+from experiments.config.overrides import key_of, not_swept, quoted
 from experiments.sweep.attempt import attempt
 from experiments.sweep.folder import SweepFolder, SweepJob
 

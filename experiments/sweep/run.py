@@ -9,8 +9,8 @@ from subprocess import call
 
 from rich.console import Console
 
-from experiments.precheck import Checked
-from experiments.results import git_commit
+from experiments.io import git_commit
+from experiments.runs.validate import Checked
 from experiments.sweep.choose import folder_for
 from experiments.sweep.folder import SweepFolder, SweepJob
 from experiments.sweep.launch import launcher_of

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from experiments.progress import hours
+from experiments.runs.progress import hours
 from experiments.sweep.folder import LOG, State, SweepFolder, SweepJob
 
 EVERY_S = 0.5

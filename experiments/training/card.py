@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from experiments.training.corpus import KINDS, documents, packed
-from experiments.training.figures import NEW, PROMPT, TEXTS, figures
+from experiments.training.stats import NEW, PROMPT, TEXTS, figures
 from experiments.training.trainable import Family, family
 
 WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
@@ -67,7 +67,7 @@ def data_section() -> str:
     lines = [
         "## Data and licences",
         "",
-        "Pinned in `experiments/training/data/`, split by file. Millions of characters, trained on / held out:",
+        "Pinned in `experiments/assets/corpus/`, split by file. Millions of characters, trained on / held out:",
         "",
     ]
     lines += ["| kind | licence | trained on | held out |", "|---|---|---|---|"]

@@ -12,9 +12,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Generator, Tensor
 
+from experiments.assets import CORPUS
 from experiments.training.tokenizer import END
 
-DATA = Path(__file__).parent / "data"
 KINDS = ("code", "prose")
 HELD_OUT = {"language-reference": 3, "chatterbot": 3}  # one source in so many is held out; of the others one in 20
 
@@ -32,7 +32,7 @@ class Document:
 
 
 def packed(kind: str) -> Path:
-    return DATA / f"{kind}.jsonl.xz"
+    return CORPUS / f"{kind}.jsonl.xz"
 
 
 def documents(kind: str, characters: int | None = None) -> list[Document]:

@@ -24,7 +24,8 @@ from pathlib import Path
 
 import yaml
 
-DATA = Path(__file__).parent / "data"
+from experiments.assets import CORPUS
+
 CODE = {
     "stdlib": "PSF-2.0",
     "numpy": "BSD-3-Clause",
@@ -149,12 +150,12 @@ def write(name: str, documents: Iterable[dict[str, str]]) -> int:
     """Characters of text written."""
     documents = list(documents)
     lines = "".join(json.dumps(document) + "\n" for document in documents)
-    (DATA / f"{name}.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+    (CORPUS / f"{name}.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
     return sum(len(document["text"]) for document in documents)
 
 
 def main() -> None:
-    DATA.mkdir(exist_ok=True)
+    CORPUS.mkdir(exist_ok=True)
     for name, documents in (("code", code()), ("prose", prose(Path(sys.argv[1])))):
         print(f"{name}: {write(name, documents) / 1e6:.1f} million characters")
     for package in sorted(PROSE.keys() - {"stdlib"}):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, Gemma4AssistantConfig, Gemma4ForCausalLM, Gemma4TextConfig
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.training.gemma_norm import quicken
 from experiments.training.trainable import Read, Target
 

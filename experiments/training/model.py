@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu, softplus
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.training.delta import gated_delta
 from experiments.training.trainable import Read, Target
 

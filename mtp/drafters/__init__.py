@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mtp.buckets import Buckets
 from mtp.drafters.assistant_config import AssistantConfig
 from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
 from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp, head_config
 from mtp.drafters.sidecar import check_target_of, draft_vocab_of
-from mtp.execution.buckets import Buckets
-from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.families import text_config
+from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.protocol import Target
 
 __all__ = [

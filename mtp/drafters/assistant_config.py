@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mtp.targets.config import follow, size_in
-from mtp.targets.gemma_config import ALIASES, GEMMA4, GemmaConfig
+from mtp.targets.gemma.config import ALIASES, GEMMA4, GemmaConfig
+from mtp.targets.loading.config import follow, size_in
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mtp.execution.buckets import Buckets
+from mtp.buckets import Buckets
 from triton_kernels import Packed, row_argmax
 
 

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from mtp.buckets import Buckets
 from mtp.drafters.assistant_config import AssistantConfig
 from mtp.drafters.chain import best_of, chain_after
 from mtp.drafters.protocol import Drafted
-from mtp.execution.buckets import Buckets
-from mtp.execution.protocol import MAX_DEPTH
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.gemma_layers import OWN, GemmaBlock
-from mtp.targets.layers import Norm, WindowRows, prefixed
+from mtp.executor import MAX_DEPTH
+from mtp.targets.gemma.layers import OWN, GemmaBlock
+from mtp.targets.layers.blocks import Norm, WindowRows, prefixed
+from mtp.targets.layers.rope import Rope, frequencies
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.weights import Shapes, Weights
 from mtp.targets.protocol import Target, TextTarget
-from mtp.targets.rope import Rope, frequencies
-from mtp.targets.weights import Shapes, Weights
 from triton_kernels import Packed
 
 PARTS = ("model.", "lm_head.", "pre_projection.", "post_projection.", "masked_embedding.")

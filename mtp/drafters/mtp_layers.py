@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mtp.drafters.chain import Chain
-from mtp.targets.layers import PromptRows, WindowRows
-from mtp.targets.rope import Rotation
+from mtp.targets.layers.blocks import PromptRows, WindowRows
+from mtp.targets.layers.rope import Rotation
 from triton_kernels import Packed
 
 # ids [rows], hidden [rows, hidden], where they sit -> what the layer leaves [rows, hidden], after the head's norm

@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from mtp.buckets import Buckets
 from mtp.drafters.chain import best_of, chain_after
 from mtp.drafters.mtp_layers import FurtherLayers
 from mtp.drafters.protocol import Drafted
 from mtp.drafters.sidecar import draft_vocab_of
-from mtp.execution.buckets import Buckets
-from mtp.execution.protocol import MAX_DEPTH
-from mtp.targets.attention import Attention, KvCache
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import FULL
-from mtp.targets.layers import Block, Norm, PromptRows, WindowRows, prefixed
+from mtp.executor import MAX_DEPTH
+from mtp.targets.layers.attention import Attention, KvCache
+from mtp.targets.layers.blocks import Block, Norm, PromptRows, WindowRows, prefixed
+from mtp.targets.layers.rope import Rope, Rotation, frequencies
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.config import FULL
+from mtp.targets.loading.weights import Shapes
 from mtp.targets.protocol import Target, TextTarget
-from mtp.targets.qwen import block, block_shapes
-from mtp.targets.qwen_config import QwenConfig
-from mtp.targets.rope import Rope, Rotation, frequencies
-from mtp.targets.weights import Shapes
+from mtp.targets.qwen.config import QwenConfig
+from mtp.targets.qwen.family import block, block_shapes
 from triton_kernels import Packed
 
 

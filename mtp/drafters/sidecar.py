@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.loading.checkpoint import Checkpoint
 
 EMBEDDING = "model.embed_tokens.weight"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mtp.execution.protocol import Limits, stops_of
+from mtp.executor import Limits, stops_of
 from mtp.request import Request
 from triton_kernels import Accepted, Packed
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from mtp.buckets import Buckets
 from mtp.commit import Committed
 from mtp.commit import Finish as CommitFinish
 from mtp.drafters.protocol import Drafted, Drafter
-from mtp.execution.buckets import Buckets
 from mtp.execution.buffers import Buffers, copy_into
-from mtp.execution.drafting import DrafterGuard
-from mtp.execution.graphs import capturing
-from mtp.execution.protocol import Outcome, stops_of
-from mtp.ranges import ranged
+from mtp.execution.drafter_guard import DrafterGuard
+from mtp.executor import Outcome, stops_of
+from mtp.graphs import capturing
+from mtp.profiling import ranged
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mtp.buckets import Buckets
 from mtp.commit import commit_group
 from mtp.costs import Cost, LinearCost
-from mtp.execution.buckets import Buckets
-from mtp.execution.drafting import DrafterGuard
-from mtp.execution.protocol import Limits, Outcome, stops_of
-from mtp.ranges import ranged
+from mtp.execution.drafter_guard import DrafterGuard
+from mtp.executor import Limits, Outcome, stops_of
+from mtp.profiling import ranged
 from mtp.request import Request
 from mtp.tape import Tape
 from mtp.windows import Group

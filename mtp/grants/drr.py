@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtp.grants.discipline import RingDiscipline, Unit
 from mtp.grants.entry import Entry
+from mtp.grants.ring import RingDiscipline, Unit
 
 
 @dataclass(frozen=True)

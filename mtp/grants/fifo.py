@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mtp.grants.discipline import RingDiscipline
+from mtp.grants.ring import RingDiscipline
 
 
 @dataclass(frozen=True)

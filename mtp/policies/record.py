@@ -9,7 +9,7 @@ from typing import Any
 
 from mtp.policies.protocol import Decision, Seen
 from mtp.tape import Tape
-from mtp.tape_figures import tape_figures
+from mtp.tape.stats import tape_figures
 from mtp.windows import SlotView, static_k
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.decoder import DecoderTarget
-from mtp.targets.dtypes import check_dtype, choose_dtype
 from mtp.targets.families import family_of, text_config
-from mtp.targets.weights import Progress
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.dtypes import check_dtype, choose_dtype
+from mtp.targets.loading.weights import Progress
 
 
 def load_target(

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear
 
-from mtp.execution.protocol import Limits
-from mtp.targets.attention import KvCache
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import TextConfig
-from mtp.targets.layers import Layer, Norm, Place, PromptRows, WindowRows
+from mtp.executor import Limits
+from mtp.targets.layers.attention import KvCache
+from mtp.targets.layers.blocks import Layer, Norm, Place, PromptRows, WindowRows
+from mtp.targets.layers.rope import Rope, Rotation
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.config import TextConfig
+from mtp.targets.loading.weights import Progress, Weights
 from mtp.targets.protocol import SlotState
-from mtp.targets.rope import Rope, Rotation
-from mtp.targets.weights import Progress, Weights
 from triton_kernels import Packed
 
 DTYPES = (torch.float32, torch.bfloat16)

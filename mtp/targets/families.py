@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import TextConfig
 from mtp.targets.decoder import DecoderTarget
-from mtp.targets.gemma import GemmaTarget
-from mtp.targets.gemma_config import MODEL_TYPES as GEMMA_TYPES
-from mtp.targets.gemma_config import GemmaConfig
-from mtp.targets.qwen import QwenTarget
-from mtp.targets.qwen_config import MODEL_TYPES as QWEN_TYPES
-from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.gemma.config import MODEL_TYPES as GEMMA_TYPES
+from mtp.targets.gemma.config import GemmaConfig
+from mtp.targets.gemma.family import GemmaTarget
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.config import TextConfig
+from mtp.targets.qwen.config import MODEL_TYPES as QWEN_TYPES
+from mtp.targets.qwen.config import QwenConfig
+from mtp.targets.qwen.family import QwenTarget
 
 
 class Family(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from mtp.execution.protocol import Limits
+from mtp.executor import Limits
 from triton_kernels import Packed
 
 

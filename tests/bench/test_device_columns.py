@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch.autograd import DeviceType
 
-from bench import timing, window_cost
-from bench.bandwidth import copy_bytes_per_us, with_share
-from bench.gpu_time import REPLAYS, replay_seconds
-from bench.registry import Case, Work
+from bench.gpu import window_cost
+from bench.ops import timing
+from bench.ops.bandwidth import copy_bytes_per_us, with_share
+from bench.ops.device_time import REPLAYS, replay_seconds
+from bench.ops.registry import Case, Work
 
 CPU = torch.device("cpu")
 
@@ -98,7 +99,7 @@ def test_a_share_is_of_the_copy_and_only_where_time_is_the_works_own():
 
 
 def test_a_copy_is_measured_once(monkeypatch):
-    monkeypatch.setattr("bench.bandwidth.CPU_BYTES", 1 << 22)
+    monkeypatch.setattr("bench.ops.bandwidth.CPU_BYTES", 1 << 22)
     copy_bytes_per_us.cache_clear()
     first = copy_bytes_per_us(CPU)
     assert 10 < first == copy_bytes_per_us(CPU)

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from bench import comparisons, decoding, engine, report
-from bench.alternating import Pairs, alternate, product
-from bench.pictures import rows_to_time
+from bench import engine, report
+from bench.decoding import comparisons, rows_to_time
+from bench.decoding import runs as decoding
+from bench.decoding.alternating import Pairs, alternate, product
+from bench.decoding.transformers_peer import assistance, load_theirs, theirs
 from bench.rows import read_rows, row_of, write_rows_to
-from bench.theirs import assistance, load_theirs, theirs
-from experiments.results import PROJECT
+from experiments.assets import MODELS
 from mtp.costs import LinearCost
-from tests.checkpoints import write_qwen3
-from tests.gemma_checkpoints import write_assistant, write_gemma4
+from tests.support.checkpoints import write_qwen3
+from tests.support.gemma_checkpoints import write_assistant, write_gemma4
 
 
 def test_ways_take_turns_and_ratios_are_by_pair():
@@ -84,7 +85,7 @@ def test_static_policies_are_those_that_find_rows(requests, rows, depth, names):
 def folder(tmp_path_factory):
     folder = write_qwen3(tmp_path_factory.mktemp("dense"), vocab_size=2048)
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(PROJECT / "experiments" / "models" / "tiny_qwen" / name, folder)
+        shutil.copy(MODELS / "tiny_qwen" / name, folder)
     return folder
 
 

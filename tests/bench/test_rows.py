@@ -13,8 +13,8 @@ import torch
 
 from bench import compare, report
 from bench.rows import OUT, read_rows, row_of, table, write_rows_to
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[2]
 INFO = {"operation": "accept", "implementation": "twin", "shape": {"slots": 4, "rows": 8}, "mode": "call", "bytes": 100, "per": 2}
 
 
@@ -107,7 +107,7 @@ def test_a_file_without_bytes_or_times_has_no_picture_of_them(tmp_path, monkeypa
 
 
 def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
-    command = [sys.executable, "-m", "pytest", "bench/bench_host.py", "-q", "-k", "look_up/rows/slots2", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "bench/ops/bench_host.py", "-q", "-k", "look_up/rows/slots2", "-p", "no:cacheprovider"]
     timing = ["--benchmark-timer=time.thread_time", "--benchmark-max-time=0.01", "--benchmark-min-rounds=5"]
     options = [*timing, f"--benchmark-json={tmp_path / 'whole.json'}"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}  # it would switch timing off

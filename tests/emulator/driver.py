@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compiling import CompilingDriver, Launch, active
+from bench.gpu.compiling import CompilingDriver, Launch, active
 from tests.emulator.machine import run
 
 __all__ = ["EmulatorDriver", "Launch", "emulated"]

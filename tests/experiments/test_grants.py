@@ -11,12 +11,12 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from experiments import resolvers
-from experiments.checks import BadInput
-from experiments.plan import plan_of
-from experiments.precheck import precheck
-from experiments.results import PROJECT
+from experiments.config import resolvers
+from experiments.config.checks import BadInput
+from experiments.io import PROJECT
 from experiments.run import CONFIGS
+from experiments.runs.spec import plan_of
+from experiments.runs.validate import precheck
 from mtp.grants import Drr, Everyone, Fifo, Rotate, Srpt, Strict, Vtc
 
 NUMBERS = [("'08'", "08"), ("8.0", "8.0"), ("true", "true"), ("null", "null"), ("'abc'", "abc"), ("inf", "inf"), ("-1", "-1")]

@@ -11,11 +11,12 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from experiments import resolvers, settings
-from experiments.overrides import jobs_of
-from experiments.plan import plan_of
-from experiments.results import PROJECT
+from experiments.config import resolvers
+from experiments.config.overrides import jobs_of
+from experiments.io import PROJECT
 from experiments.run import CONFIGS
+from experiments.runs import settings
+from experiments.runs.spec import plan_of
 from mtp.layouts import KEYS
 
 EXPERIMENT = PROJECT / "configs" / "experiment" / "layout_keys.yaml"

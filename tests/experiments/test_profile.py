@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments import resolvers
+from experiments.config import resolvers
 from experiments.profile import cells_of, profile_of
 
 

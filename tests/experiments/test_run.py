@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from experiments import load
-from experiments.results import PROJECT
+from experiments.io import PROJECT
 
 
 def run(tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:

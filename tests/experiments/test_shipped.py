@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.assets import MODELS, PROMPTS
 from experiments.training.corpus import KINDS, Corpus, documents
-from experiments.training.figures import figures
-from experiments.training.prompts import PROMPTS
 from experiments.training.qwen_folder import read_folder
+from experiments.training.stats import figures
 from experiments.training.tokenizer import END, train_tokenizer
 from experiments.training.trainable import family
 
-TINY = PROMPTS.parent / "models" / "tiny_qwen"
+TINY = MODELS / "tiny_qwen"
 LIMIT_MB = 20.0  # of a shipped model
 
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.assets import MODELS
 from experiments.training.corpus import KINDS, documents, encode
-from experiments.training.figures import DEPTH, PROMPT, accepted_of, figures
 from experiments.training.gemma_folder import read_folder
 from experiments.training.generate import continue_greedy, spread
-from experiments.training.prompts import PROMPTS
+from experiments.training.stats import DEPTH, PROMPT, accepted_of, figures
 from experiments.training.trainable import family
+from mtp.buckets import Buckets
 from mtp.drafters import load_gemma_assistant
 from mtp.drafters.protocol import Drafter
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
 from mtp.policies import RotateGrow, StaticK
 from mtp.request import Request
@@ -27,7 +27,7 @@ from mtp.targets import load_target
 from mtp.targets.protocol import Target
 from tests.experiments.test_shipped import LIMIT_MB, TINY, _near
 
-GEMMA = PROMPTS.parent / "models" / "tiny_gemma"
+GEMMA = MODELS / "tiny_gemma"
 CPU, BUCKETS = torch.device("cpu"), Buckets((4, 8))
 TEXTS, NEW = 2, 40
 

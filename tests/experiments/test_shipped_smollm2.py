@@ -8,23 +8,23 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from experiments.results import PROJECT
+from experiments.assets import MODELS, PROMPTS
 from experiments.training.drafters.card import table
 from experiments.weights import __main__ as weights
 from experiments.weights.place import folder_of
+from mtp.buckets import Buckets
 from mtp.drafters import check_qwen_mtp, load_qwen_mtp
 from mtp.drafters.qwen_mtp import mtp_shapes
 from mtp.drafters.sidecar import draft_vocab_of
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
 from mtp.policies import StaticK
 from mtp.request import Request
 from mtp.targets import load_target
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.qwen_config import QwenConfig
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.qwen.config import QwenConfig
 
-SIDECAR = PROJECT / "experiments" / "models" / "smollm2_mtp"
+SIDECAR = MODELS / "smollm2_mtp"
 BUCKETS = Buckets((4, 8, 16))
 NEW = 48
 
@@ -49,7 +49,7 @@ def test_with_its_target_it_changes_no_token_and_drafts_as_its_card_says():
         pytest.skip("the package cannot be had here")
     check_qwen_mtp(SIDECAR, Checkpoint(path))
     tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
-    lines = (PROJECT / "experiments" / "prompts" / "mixed.jsonl").read_text().splitlines()[:4]
+    lines = (PROMPTS / "mixed.jsonl").read_text().splitlines()[:4]
     prompts = [tuple(tokenizer.encode(json.loads(line)["prompt"]).ids) for line in lines]
     target = load_target(path, slots=4, context=256, dtype="bf16", rows=16)
     texts, accepted = {}, 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import triton
 
-from bench.compiling import resources
+from bench.gpu.compiling import resources
 from tests.emulator.driver import emulated
-from tests.triton_kernels.variants import (
+from tests.support import ROOT
+from tests.support.kernels.variants import (
     ARCHS,
     ATTENTION,
     BEGIN,
@@ -27,7 +27,7 @@ from tests.triton_kernels.variants import (
 )
 from triton_kernels import argmax
 
-DOCS = Path(__file__).parents[2] / "docs" / "kernels.md"
+DOCS = ROOT / "docs" / "kernels.md"
 ACCEPTS = [name for name in VARIANTS if "all" in name or ("accept" in name.split()[-1] and "advance" in name)]
 PICKS = [name for name in VARIANTS if "argmax" in name]
 
@@ -90,7 +90,7 @@ def test_compiles_for_gfx942(name):
 def test_docs_record_the_figures():
     recorded = DOCS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
     if recorded.startswith(f"Triton {triton.__version__}:"):
-        assert recorded == table(), "run python -m tests.triton_kernels.variants and put its table into docs/kernels.md"
+        assert recorded == table(), "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
     assert all(f"| {name} |" in recorded for name in VARIANTS)
 
 
@@ -126,7 +126,7 @@ def test_attention_compiles_for_gfx942(name):
 def test_docs_record_the_figures_of_attention():
     recorded = DOCS.read_text().partition(BEGIN_ATTENTION)[2].partition(END_ATTENTION)[0].strip()
     if recorded.startswith(f"Triton {triton.__version__}:"):
-        assert recorded == attention_table(), "run python -m tests.triton_kernels.variants and put its table into docs/kernels.md"
+        assert recorded == attention_table(), "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
     assert all(f"| {name} |" in recorded for name in ATTENTION)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from bench.window_data import DTYPES, random_window
+from bench.inputs.windows import DTYPES, random_window
 from tests.emulator.driver import emulated
 from tests.emulator.machine import run
 from tests.emulator.memory import Memory
-from tests.triton_kernels.checks import KERNELS, check, check_advance, check_argmax, same
+from tests.support.kernels.checks import KERNELS, check, check_advance, check_argmax, same
 from triton_kernels import argmax, row_argmax_torch
 
 EVERY_RUN, SLOW = (80, 90), (100, 120)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.emulator.driver import emulated
-from tests.triton_kernels.checks import same
+from tests.support.kernels.checks import same
 from triton_kernels import Packed, SlotLimits, SlotState, accept, advance, advance_window, argmax, pack, pack_window_torch
 from triton_kernels.accept import LENGTH, RUNNING, STOP
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import triton_kernels as ops
-from bench.gpu_check import CALLS, same_shape, tensors_of
-from bench.window_data import WindowData, random_window
-from mtp.execution.graphs import CpuGraphs
-from tests.triton_kernels.checks import same
+from bench.gpu.check import CALLS, same_shape, tensors_of
+from bench.inputs.windows import WindowData, random_window
+from mtp.graphs import CpuGraphs
+from tests.support import ROOT
+from tests.support.kernels.checks import same
 
 INT = torch.int32
 
@@ -145,5 +145,5 @@ sys.modules["triton"] = None
 import torch, triton_kernels
 assert triton_kernels.row_argmax(torch.tensor([[1.0, 5.0, 5.0]])).ids.tolist() == [1]
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

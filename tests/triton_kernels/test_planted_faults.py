@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from bench.mixer_data import MAKERS
+from bench.inputs.mixers import MAKERS
 from tests.emulator.memory import Race
-from tests.triton_kernels.checks import check
-from tests.triton_kernels.planted import WRONG, Fault, planted
+from tests.support.kernels.checks import check
+from tests.support.kernels.planted import WRONG, Fault, planted
 from tests.triton_kernels.test_emulated import long_row
 
 WIDE = {"slots": 2, "bucket": 3, "depth": 1, "vocab": 9000}  # more than one chunk

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.window_data import DTYPES, WindowData, random_window
+from bench.inputs.windows import DTYPES, WindowData, random_window
 from mtp.commit import commit_group
-from tests.triton_kernels import oracle
+from tests.support.kernels import oracle
 from triton_kernels import accept_prefix_torch, advance_window_torch, pack_window_torch, row_argmax_torch
 
 EXAMPLES = settings(max_examples=2000, deadline=None)

@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from transformers import Gemma4AssistantConfig, Gemma4TextConfig
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.training.assistant import Assistant
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.recipe import Recipe
 from experiments.training.drafters.store import Store
 from experiments.training.gemma_folder import write_assistant
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import FULL, SLIDING
 from mtp.targets.decoder import DecoderTarget
 from mtp.targets.families import text_config
-from mtp.targets.gemma_config import GemmaConfig
+from mtp.targets.gemma.config import GemmaConfig
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.config import FULL, SLIDING
 
 LAYERS = (SLIDING, FULL)
 SAME = (

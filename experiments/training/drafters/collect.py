@@ -10,9 +10,9 @@ from torch import Tensor
 
 from experiments.training.drafters.store import Row, Store, Text
 from experiments.training.drafters.texts import Prompt
+from mtp.buckets import Buckets
 from mtp.drafters.protocol import Drafted
 from mtp.engine import Engine
-from mtp.execution.buckets import Buckets
 from mtp.execution.model import ModelExecutor
 from mtp.policies import StaticK
 from mtp.request import Request

@@ -9,11 +9,11 @@ from torch.nn.functional import rms_norm, silu, smooth_l1_loss
 from experiments.training.chain import attend_chained
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.trainable import Drafted, Drafter, Read
-from mtp.targets.checkpoint import Checkpoint
-from mtp.targets.config import FULL, AttentionForm
-from mtp.targets.qwen import block_shapes
-from mtp.targets.qwen_config import QwenConfig
-from mtp.targets.rope import Rope, frequencies
+from mtp.targets.layers.rope import Rope, frequencies
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.config import FULL, AttentionForm
+from mtp.targets.qwen.config import QwenConfig
+from mtp.targets.qwen.family import block_shapes
 
 UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
 ROWS = 0.5  # weight of the distance of its rows to the target's

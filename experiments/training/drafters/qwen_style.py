@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.head import Head
 from experiments.training.drafters.recipe import Recipe
 from experiments.training.drafters.sidecar import WEIGHTS, sidecar_config, write_config, write_head
 from experiments.training.drafters.store import Store
-from mtp.targets.checkpoint import Checkpoint
 from mtp.targets.decoder import DecoderTarget
-from mtp.targets.layers import Norm
-from mtp.targets.qwen_config import MODEL_TYPES, QwenConfig
+from mtp.targets.layers.blocks import Norm
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.qwen.config import MODEL_TYPES, QwenConfig
 
 SCALE_ROWS = 8  # texts that say how large the target's stream is
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.checks import BadInput, choice, integer, number
-from mtp.execution.protocol import MAX_DEPTH
+from experiments.config.checks import BadInput, choice, integer, number
+from mtp.executor import MAX_DEPTH
 from triton_kernels.launch import MOST_SLOTS
 
 STYLES = ("qwen_mtp", "assistant")

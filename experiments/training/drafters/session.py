@@ -14,23 +14,23 @@ from rich.console import Console
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from experiments.chat import chat_of
-from experiments.checks import BadInput
-from experiments.results import write_json
+from experiments.config.checks import BadInput
+from experiments.io import write_json
 from experiments.training.corpus import Document
 from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
-from experiments.training.drafters.figures import figures
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.loop import CHECKPOINT, Fit
 from experiments.training.drafters.recipe import Recipe
 from experiments.training.drafters.sidecar import WEIGHTS
+from experiments.training.drafters.stats import figures
 from experiments.training.drafters.store import Store
 from experiments.training.drafters.texts import Cut, Prompt, prompts, read
 from experiments.training.progress import Progress
+from experiments.workloads.chat import chat_of
 from mtp.drafters.sidecar import about_target
 from mtp.targets import load_target
-from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.loading.checkpoint import Checkpoint
 
 Texts = dict[str, list[Document]]
 COUNTED = 2_000_000  # characters of each kind whose tokens are counted for the draft vocabulary

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from mtp.drafters.sidecar import about_target
-from mtp.targets.checkpoint import Checkpoint
+from mtp.targets.loading.checkpoint import Checkpoint
 
 WEIGHTS = "model.safetensors"
 LEFT_OUT = ("text_config", "vision_config", "audio_config", "num_mtp_layers", "transformers_version")

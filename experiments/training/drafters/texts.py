@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from experiments.chat import Render
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.training.corpus import KINDS, Document, documents
+from experiments.workloads.chat import Render
 
 PIECE = 4000  # characters; a plain file is cut so, so that a part of it can be held out
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.report.acceptance import acceptance_of, loop_start
 from experiments.report.runs import Run
-from experiments.results import write_rounds
+from experiments.runs.results import write_rounds
 from mtp.metrics import Round, acceptance_by_position, mean_acceptance_length
 from mtp.metrics import rate as rate_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.report.arms import arms_of
 from experiments.report.baseline import baselines, parse_baseline
 from experiments.report.headline import headline
 from experiments.report.runs import find_runs
-from tests.experiments.report.folders import write_run
+from tests.support.run_folders import write_run
 
 
 def arms(folder, *described):

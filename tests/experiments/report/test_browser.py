@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from experiments.report.files import write
-from tests.experiments.report.browser import browser, visit
-from tests.experiments.report.folders import write_run
+from tests.support.browser import browser, visit
+from tests.support.run_folders import write_run
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from experiments.results import PROJECT
+from experiments.io import PROJECT
 
 NOTEBOOK = PROJECT / "docs" / "notebooks" / "from_sweep_to_figure.ipynb"
 

@@ -12,13 +12,13 @@ from html.parser import HTMLParser
 import polars as pl
 import pytest
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
+from experiments.io import PROJECT
 from experiments.report import page
 from experiments.report.build import build
 from experiments.report.files import write
 from experiments.report.tables import latex
-from experiments.results import PROJECT
-from tests.experiments.report.folders import write_run
+from tests.support.run_folders import write_run
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 

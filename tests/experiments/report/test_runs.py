@@ -10,7 +10,7 @@ from experiments import load
 from experiments.report.arms import arms_of
 from experiments.report.planned import not_run
 from experiments.report.runs import find_runs
-from tests.experiments.report.folders import write_run
+from tests.support.run_folders import write_run
 
 
 def test_H07_a_run_is_known_by_its_config_whatever_its_path(tmp_path):

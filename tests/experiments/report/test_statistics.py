@@ -10,7 +10,7 @@ import pytest
 from experiments.report.acceptance import acceptance_of
 from experiments.report.runs import find_runs, read_run
 from experiments.report.statistics import paired, ratio_of, ratio_of_work, resampled, work_of
-from tests.experiments.report.folders import write_run
+from tests.support.run_folders import write_run
 
 
 def test_work_of_all_prompts_is_the_runs_own_speed(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from rich.console import Console
 
-from experiments import resolvers
-from experiments.checks import BadInput
-from experiments.job import run_job
-from experiments.plan import plan_of
+from experiments.config import resolvers
+from experiments.config.checks import BadInput
 from experiments.run import CONFIGS
+from experiments.runs.job import run_job
+from experiments.runs.spec import plan_of
 
 
 def config_of(*overrides):

@@ -10,8 +10,8 @@ from experiments.studies.design import DRAFTS, GRADES, LONG, OFF, RATIOS, REGIME
 from experiments.studies.loops import before_loop
 from experiments.studies.real import Recorded
 from experiments.studies.trial import tapes_of
-from mtp.synthesis import Synthesis
 from mtp.tape import Tape
+from mtp.tape.synthesis import Synthesis
 
 CELLS = Synthetic().cells()
 
@@ -57,5 +57,5 @@ def test_a_text_is_cut_before_its_first_repeated_16_gram():
     kept = before_loop(tape)
     assert kept.tokens == tokens[:45]  # the 16-gram 0..15 comes again with its last token, number 45
     assert kept.matches[-4:] == (3, 2, 1, 0)
-    fresh = Synthesis("code").tape(60, 1)
+    fresh = Tape.drawn(Synthesis("code"), 60, 1)
     assert before_loop(fresh) is fresh

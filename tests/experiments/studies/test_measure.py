@@ -6,8 +6,8 @@ from experiments.studies.calibrated import coin_tape
 from experiments.studies.measure import full_batch
 from mtp.costs import LinearCost
 from mtp.engine import Engine
-from mtp.execution.protocol import Limits
 from mtp.execution.tape import TapeExecutor
+from mtp.executor import Limits
 from mtp.policies import StaticK
 from mtp.request import Request
 

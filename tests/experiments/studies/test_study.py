@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from experiments.checks import BadInput
+from experiments.config.checks import BadInput
 from experiments.run import _take_folder
 from experiments.studies.cell import Cell
 from experiments.studies.policies import PolicyStudy

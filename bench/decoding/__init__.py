@@ -1,0 +1,1 @@
+"""The engine on real models against plain decoding and transformers."""

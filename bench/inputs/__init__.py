@@ -1,0 +1,1 @@
+"""What operations are given: random, recorded and scripted windows."""

@@ -1,0 +1,1 @@
+"""Operations, by implementation and shape: checked, then timed."""

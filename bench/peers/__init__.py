@@ -1,0 +1,1 @@
+"""Other projects' kernels on the same windows."""

@@ -1,1 +1,0 @@
-"""Pictures of rows beyond the bars. One file each."""

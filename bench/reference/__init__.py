@@ -1,0 +1,1 @@
+"""Literal implementations that outputs are compared with."""

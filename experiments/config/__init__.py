@@ -1,0 +1,1 @@
+"""A config: its values checked, its overrides read, its objects built."""

@@ -1,0 +1,75 @@
+"""A config node becomes an object, once, at the edge; what its constructor refuses becomes one line."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate, to_absolute_path
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config.checks import BadInput
+from experiments.weights.place import how_to_get
+
+PATHS = ("path", "trace")
+
+
+def build(node: DictConfig, name: str, **arguments: Any) -> Any:
+    """arguments: what the node leaves open (`_partial_: true`). Raises BadInput."""
+    try:
+        made = instantiate(node, _convert_="all")
+        if arguments:
+            known_keys(made, name, set(arguments))
+        return made(**arguments) if arguments else made
+    except InstantiationException as wrong:
+        cause = wrong.__cause__ or wrong
+        if isinstance(cause, (ValueError, TypeError, OSError, ImportError)):
+            raise BadInput(one_line(cause, name)) from wrong
+        raise
+    except (ValueError, OSError, OmegaConfBaseException) as wrong:
+        raise BadInput(one_line(wrong, name)) from wrong
+
+
+def known_keys(made: partial[Any], name: str, given: set[str]) -> None:
+    """given: arguments that are no keys."""
+    known = inspect.signature(made.func).parameters
+    if unknown := sorted(made.keywords.keys() - known.keys()):
+        raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(sorted(known.keys() - given))}")
+
+
+def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
+    if unknown := sorted(set(map(str, node)) - known):
+        raise BadInput(
+            f"{group}.{unknown[0]} is no key of {group}, expected {' or '.join(sorted(name for name in known if name[0] != '_'))}"
+        )
+
+
+def absolute(node: DictConfig) -> DictConfig:
+    """Relative paths, at any depth, are the launch folder's, whatever the working folder of the job."""
+    return OmegaConf.merge(node, _absolute(OmegaConf.to_container(node, resolve=True)))  # type: ignore[return-value]
+
+
+def _absolute(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _absolute(item, str(key)) for key, item in value.items()}
+    return to_absolute_path(value) if name in PATHS and isinstance(value, str) and value != "???" else value
+
+
+def folder(key: str, node: DictConfig) -> str:
+    if OmegaConf.is_missing(node, "path"):
+        raise BadInput(f"{key} is not given, expected a checkpoint folder")
+    path = to_absolute_path(str(node.path))
+    if not Path(path).is_dir():
+        if how := how_to_get(Path(path)):
+            raise BadInput(how)
+        raise BadInput(f"{key} is {node.path}, expected an existing checkpoint folder")
+    return path
+
+
+def one_line(wrong: BaseException, name: str) -> str:
+    text = " ".join(str(wrong).split())
+    return text if isinstance(wrong, BadInput) else f"{name}: {text}"

@@ -1,0 +1,79 @@
+"""What a run stands on: a model, or tapes. The job, the engine and every figure are the same on both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Console
+
+from experiments.config.checks import BadInput
+from experiments.runs.parity import Gap, Plain
+from experiments.runs.spec import Plan
+from mtp.engine import Engine
+from mtp.executor import Executor
+from mtp.layouts import Layout
+from mtp.layouts.cache import GraphBackend
+from mtp.policies import Policy
+from mtp.request import Request
+
+
+class Ground(Protocol):
+    """evidence: of metrics.json; device: in words."""
+
+    plan: Plan
+    requests: list[Request]
+    evidence: str
+    device: str
+    tolerance: float  # logits: two correct ways to sum may choose differently within it
+
+    def announce(self, console: Console) -> None:
+        """What a person should know before the run."""
+        ...
+
+    def executor(self) -> Executor:
+        """The run's own."""
+        ...
+
+    def plain_executor(self) -> Executor:
+        """Of the fastest plain decoding: tight rows, no drafter."""
+        ...
+
+    def graphs(self, executor: Executor) -> GraphBackend: ...
+
+    def reference(self) -> dict[str, Plain]:
+        """What each request gives by plain decoding alone, by request id."""
+        ...
+
+    def gap(self, reference: dict[str, Plain]) -> Gap:
+        """See `compare`."""
+        ...
+
+    def warm(self, executor: Executor, policy: Policy | None = None) -> float:
+        """Seconds spent so that first calls do not count."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+
+def engine_for(
+    plan: Plan, executor: Executor, requests: Sequence[Request], policy: Policy | None = None, layout: Layout | None = None
+) -> Engine:
+    """policy: another than the run's own, without grants: the fastest plain decoding has none. Raises BadInput for a request that
+    cannot be served."""
+    settings = plan.settings
+    engine = Engine(
+        executor,
+        slots=settings.slots,
+        rows=settings.rows,
+        policy=policy or plan.policy,
+        grants=plan.grants if policy is None else None,
+        layout=layout,
+        prefill_chunk=settings.prefill_chunk,
+    )
+    for request in requests:
+        try:
+            engine.submit(request)
+        except ValueError as wrong:
+            raise BadInput(str(wrong)) from wrong
+    return engine

@@ -1,0 +1,1 @@
+"""What is decoded: prompts, or tapes."""

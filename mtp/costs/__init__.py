@@ -1,0 +1,25 @@
+"""What a window costs: models, their fit to measurements, their correction online."""
+
+from mtp.costs.models import (
+    Cost,
+    LinearCost,
+    PathCost,
+    ScaledCost,
+    StaircaseCost,
+    TableCost,
+    believed_cost,
+    load_cost,
+    save_cost,
+)
+
+__all__ = [
+    "Cost",
+    "LinearCost",
+    "PathCost",
+    "ScaledCost",
+    "StaircaseCost",
+    "TableCost",
+    "believed_cost",
+    "load_cost",
+    "save_cost",
+]

@@ -1,0 +1,100 @@
+"""Ours: the request's own acceptance, and how much surer than usual the drafter is of a draft, weighed online; the exact plan; a cost
+model that follows the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mtp.costs import Cost
+from mtp.costs.refit import Refit
+from mtp.policies.planned.calibration import Logistic, logit
+from mtp.policies.planned.centred import Centred
+from mtp.policies.planned.estimators import FromRates
+from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.shadow import Verdict
+from mtp.policies.planned.survival import PRIOR, BetaCounts, Rates, cumulated
+from mtp.policies.protocol import Seen
+from mtp.windows import SlotView
+
+
+class _Weighed(FromRates):
+    """q = sigmoid(t0 + t1 * z + t2 * logit p), per draft place; z: how much surer than usual the drafter is, p: shadow-Beta of the
+    request. With t = (0, 0, 1) it is the request's acceptance; useless confidence drives t1 to 0."""
+
+    def __init__(self, rates: Rates, depth: int, step: float, trust: float) -> None:
+        super().__init__(rates)
+        self.fit = Logistic(depth, (0.0, trust, 1.0), step=step)
+        self.centred = Centred(depth)
+
+    def survival(self, view: SlotView) -> Sequence[float]:
+        if len(view.confidence) < view.held:
+            return super().survival(view)
+        return cumulated(self._judged(view.request, view.confidence))
+
+    def _judged(self, request: str, confidence: Sequence[float]) -> list[float]:
+        rates = self.rates.of(request)
+        return [self.fit(place, self._features(request, place, said, rates[place])) for place, said in enumerate(confidence)]
+
+    def _features(self, request: str, place: int, confidence: float, rate: float) -> tuple[float, float, float]:
+        return 1.0, self.centred.of(request, place, confidence), logit(rate, 0.02)
+
+    def hold(self, request: str, drafts: tuple[int, ...], confidence: tuple[float, ...]) -> None:
+        self.spread.learn(self._judged(request, confidence), self.rates.of(request))
+        for place, said in enumerate(confidence):
+            self.centred.learn(request, place, said)
+        super().hold(request, drafts, confidence)
+
+    def learn(self, verdict: Verdict) -> None:
+        super().learn(verdict)
+        if verdict.confidence is not None:
+            features = self._features(verdict.request, verdict.place, verdict.confidence, verdict.expected)
+            self.fit.learn(verdict.place, features, verdict.hit)
+
+    def left(self, request: str) -> None:
+        super().left(request)
+        self.centred.left(request)
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {"weights": self.fit.weights}
+
+
+@dataclass(frozen=True)
+class Adaptive(Planned):
+    """forget, prior, weight: see `BetaCounts`; step: AdaGrad's learning rate; trust: weight of the confidence before any
+    verdict, in logits per standard deviation; refit: correct the cost model by measured windows (off: the believed cost is fixed);
+    cost_forget: how fast older windows count less there."""
+
+    forget: float = 0.97
+    prior: tuple[float, ...] = PRIOR
+    weight: float = 8.0
+    step: float = 0.25
+    trust: float = 0.3
+    refit: bool = True
+    cost_forget: float = 0.995
+    _refit: Refit = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.trust >= 0:
+            raise ValueError(f"policy.trust is {self.trust}, expected logits per standard deviation, at least 0")
+        object.__setattr__(self, "_refit", Refit(self.cost, forget=self.cost_forget))
+
+    def estimator(self) -> _Weighed:
+        rates = BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight)
+        return _Weighed(rates, self.depth, self.step, self.trust)
+
+    def believed(self) -> Cost:
+        return self._refit.cost
+
+    def saw(self, seen: Seen) -> None:
+        super().saw(seen)
+        if self.refit and seen.parts[0].rows:
+            context = sum(part.position for part in seen.parts)
+            self._refit.saw(seen.rows, seen.padded, len(seen.parts), seen.depth, context, seen.seconds)
+
+    def report(self) -> dict[str, Any]:
+        cost = self.believed()
+        times = {str(rows): cost.window(rows, 1, 0) for rows in (1, 2, 4, 8)}
+        return super().report() | {"cost": {"windows": self._refit.windows, "seconds_by_rows": times}}

@@ -1,0 +1,55 @@
+"""Per-request survival by an exponentially weighted mean of the drafts that were verified; the exact plan.
+
+Without shadow scoring a draft that gets no row teaches nothing, so a draft place without a verdict for `explore` windows of its
+request is back at the prior (0: never, and the policy sticks at what it once believed)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mtp.policies.checks import check_count
+from mtp.policies.planned.estimators import FromRates
+from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.shadow import Verdict
+from mtp.policies.planned.survival import PRIOR, Ewma
+from mtp.policies.protocol import Seen
+
+
+class _Verified(FromRates):
+    def __init__(self, rates: Ewma, depth: int, explore: int) -> None:
+        super().__init__(rates)
+        self._ewma, self._depth, self._explore = rates, depth, explore
+        self._since: dict[str, list[int]] = {}  # windows of the request since its last verdict, by draft place
+
+    def saw(self, seen: Seen) -> None:
+        for part in seen.parts:
+            since = self._since.setdefault(part.request, [0] * self._depth)
+            for place in range(self._depth):
+                since[place] += 1
+                if self._explore and since[place] >= self._explore:
+                    since[place] = 0
+                    self._ewma.forget(part.request, place)
+        super().saw(seen)
+        self.missed = False  # only a draft with a row is looked at
+
+    def learn(self, verdict: Verdict) -> None:
+        if verdict.verified:
+            self._since[verdict.request][verdict.place] = 0
+            super().learn(verdict)
+
+    def left(self, request: str) -> None:
+        self._since.pop(request, None)
+        super().left(request)
+
+
+@dataclass(frozen=True)
+class EwmaPolicy(Planned):
+    """rate: weight of a new verdict; prior: conditional acceptance by draft place before any; explore: see above, in windows."""
+
+    rate: float = 0.1
+    prior: tuple[float, ...] = PRIOR
+    explore: int = 32
+
+    def estimator(self) -> _Verified:
+        check_count("explore", self.explore)
+        return _Verified(Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.explore)

@@ -1,0 +1,21 @@
+"""Per-request survival by Beta counts with forgetting, learnt from every draft that was held; the exact plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mtp.policies.planned.estimators import FromRates
+from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.survival import PRIOR, BetaCounts
+
+
+@dataclass(frozen=True)
+class ShadowBeta(Planned):
+    """forget, prior, weight: see `BetaCounts`."""
+
+    forget: float = 0.97
+    prior: tuple[float, ...] = PRIOR
+    weight: float = 4.0
+
+    def estimator(self) -> FromRates:
+        return FromRates(BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight))

@@ -1,0 +1,73 @@
+"""The Gemma 3 and Gemma 4 text models, as a `Target`. Sliding layers keep keys and values of the whole context and mask: a
+rejected row is never what the window has lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from mtp.targets.decoder import DecoderTarget
+from mtp.targets.gemma.config import GemmaConfig
+from mtp.targets.gemma.layers import OWN, GemmaBlock, PerLayerInputs, rounded
+from mtp.targets.layers.attention import KvCache
+from mtp.targets.layers.blocks import Norm, Place, prefixed
+from mtp.targets.layers.rope import Rope, frequencies
+from mtp.targets.loading.checkpoint import Checkpoint
+from mtp.targets.loading.weights import Shapes, Weights
+
+
+class GemmaTarget(DecoderTarget):
+    @staticmethod
+    def weights(checkpoint: Checkpoint, config: GemmaConfig, **options: Any) -> Weights:
+        shared = [f"model.layers.{i}.self_attn.{name}" for i, form in enumerate(config.forms) if form.shared for name in OWN]
+        optional = shared + (["lm_head.weight"] if config.tied else [])
+        return checkpoint.read(model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options)
+
+    def build(self, config: GemmaConfig, w: Weights) -> None:
+        self.embedding = w.tensor("model.embed_tokens.weight")
+        self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
+        self.scale, self.softcap = rounded(config.hidden**0.5, self.dtype), config.softcap
+        self.per_layer = PerLayerInputs(w.under("model."), config, self.dtype) if config.per_layer else None
+        last: dict[str, KvCache] = {}  # by layer type, of the layers so far that have their own
+        blocks: list[GemmaBlock] = []
+        for i, form in enumerate(config.forms):
+            if not form.shared:
+                last[form.layer_type] = KvCache(form, self.slots, self.limits.context, self.dtype, self.device)
+                self.caches.append(last[form.layer_type])
+            if form.layer_type not in self.ropes:
+                turns = frequencies(config.ropes[form.layer_type])
+                self.ropes[form.layer_type] = Rope(turns, form.size, self.limits.context, self.device)
+            blocks.append(GemmaBlock(w.under(f"model.layers.{i}."), config, i, last[form.layer_type]))
+        self.blocks = blocks
+        self.norm = Norm(w.tensor("model.norm.weight"), config.eps, config.norm_offset)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return embedding(ids, self.embedding) * self.scale
+
+    def enter(self, ids: Tensor, place: Place) -> tuple[Tensor, Place]:
+        x = self.embed(ids)
+        return x, place if self.per_layer is None else place._replace(inputs=self.per_layer(ids, x))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """fp32 where they are capped: a cap brings neighbours closer than bf16 can tell apart."""
+        logits = super().logits(hidden)
+        return logits if self.softcap is None else (logits.float() / self.softcap).tanh_() * self.softcap
+
+    def linear_weights(self) -> list[Tensor]:
+        return super().linear_weights() + ([] if self.per_layer is None else [self.per_layer.project])
+
+
+def model_shapes(config: GemmaConfig) -> Shapes:
+    """Every tensor of the target, by name."""
+    shapes: Shapes = {
+        "model.embed_tokens.weight": (config.vocab, config.hidden),
+        "model.norm.weight": (config.hidden,),
+        "lm_head.weight": (config.vocab, config.hidden),
+    }
+    if config.per_layer:
+        shapes |= prefixed("model.", PerLayerInputs.shapes(config))
+    for i in range(len(config.forms)):
+        shapes |= prefixed(f"model.layers.{i}.", GemmaBlock.shapes(config, i))
+    return shapes

@@ -1,0 +1,1 @@
+"""Layers that families share."""

@@ -1,0 +1,98 @@
+"""Attention with its cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from mtp.targets.layers.blocks import Norm, Place, PromptRows
+from mtp.targets.layers.rope import Rotation
+from mtp.targets.loading.config import AttentionForm
+from mtp.targets.loading.weights import Shapes, Weights
+from triton_kernels.attention import BLOCK
+
+
+class KvCache:
+    """Keys and values [slots, kv heads, capacity, head size] of a layer, capacity = `length` rounded up to whole blocks."""
+
+    def __init__(self, form: AttentionForm, slots: int, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.layer_type = form.layer_type
+        capacity = -(-length // BLOCK) * BLOCK
+        self.keys = torch.zeros(slots, form.kv_heads, capacity, form.size, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+
+    def clear(self, slot: int) -> None:
+        self.keys[slot] = 0
+        self.values[slot] = 0
+
+
+class Attention:
+    """A mixer: grouped-query attention with rotation and, where the form has them, biases, q/k norm and an output gate."""
+
+    def __init__(self, w: Weights, form: AttentionForm, cache: KvCache) -> None:
+        self.form, self.cache = form, cache
+        self.heads, self.kv_heads, self.size = form.heads, form.kv_heads, form.size
+        self.project = _fused(w, form)  # queries, keys, values, gates
+        self.bias = w.stacked("q_proj.bias", "k_proj.bias", "v_proj.bias") if form.bias else None
+        self.out = w.tensor("o_proj.weight")
+        self.norm: Norm | None = None
+        if form.qk_norm:
+            q, k = w.tensor("q_norm.weight"), w.tensor("k_norm.weight")
+            both = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])  # [heads, size]
+            self.norm = Norm(both, form.eps, form.norm_offset)
+
+    @staticmethod
+    def shapes(form: AttentionForm) -> Shapes:
+        queries, keys = form.heads * form.size, form.kv_heads * form.size
+        shapes: Shapes = {
+            "q_proj.weight": (queries * (2 if form.gated else 1), form.hidden),
+            "k_proj.weight": (keys, form.hidden),
+            "v_proj.weight": (keys, form.hidden),
+            "o_proj.weight": (form.hidden, queries),
+        }
+        if form.bias:
+            shapes |= {"q_proj.bias": (queries,), "k_proj.bias": (keys,), "v_proj.bias": (keys,)}
+        if form.qk_norm:
+            shapes |= {"q_norm.weight": (form.size,), "k_norm.weight": (form.size,)}
+        return shapes
+
+    def __call__(self, x: Tensor, place: Place) -> Tensor:
+        q, k, v, gate = self._parts(x, place.rotations[self.form.layer_type])
+        y = place.attend(q, k, v, self.cache.keys, self.cache.values, self.size**-0.5).flatten(1)
+        if self.form.gated:
+            y = y * gate.sigmoid()
+        return linear(y, self.out)
+
+    def store(self, x: Tensor, place: PromptRows) -> None:
+        """Only the cache rows of a chunk of a prompt."""
+        _, k, v, _ = self._parts(x, place.rotations[self.form.layer_type])
+        here = slice(place.start, place.start + len(x))
+        self.cache.keys[place.slot, :, here] = k.transpose(0, 1)
+        self.cache.values[place.slot, :, here] = v.transpose(0, 1)
+
+    def _parts(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        y = linear(x, self.project)
+        if self.bias is not None:
+            y = y + self.bias  # apart from the product, whose bits are probed without one
+        rotated = self.heads + self.kv_heads
+        qk, v, gate = y.split_with_sizes(
+            [rotated * self.size, self.kv_heads * self.size, y.shape[1] - (rotated + self.kv_heads) * self.size], 1
+        )
+        heads = qk.unflatten(1, (rotated, self.size))
+        qk = rotation(heads.float() if self.norm is None else self.norm(heads)).to(y.dtype)
+        return qk[:, : self.heads], qk[:, self.heads :], v.unflatten(1, (self.kv_heads, self.size)), gate
+
+
+def _fused(w: Weights, form: AttentionForm) -> Tensor:
+    if not form.gated:
+        return w.stacked("q_proj.weight", "k_proj.weight", "v_proj.weight")
+    heads, size, keys = form.heads, form.size, form.kv_heads * form.size
+    out = torch.empty(2 * (heads * size + keys), form.hidden, dtype=w.dtype, device=w.device)
+    queries, k, v, gates = out.split([heads * size, keys, keys, heads * size])
+    # stored per head: its query, then its gate
+    w.fill(queries.view(heads, size, -1), "q_proj.weight", lambda whole: whole.view(heads, 2, size, -1)[:, 0])
+    w.fill(gates.view(heads, size, -1), "q_proj.weight", lambda whole: whole.view(heads, 2, size, -1)[:, 1])
+    w.fill(k, "k_proj.weight")
+    w.fill(v, "v_proj.weight")
+    return out

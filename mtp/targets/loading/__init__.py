@@ -1,0 +1,1 @@
+"""Checkpoint folders: configs, weights, dtypes."""

@@ -1,0 +1,1 @@
+"""The Qwen and Llama family."""

@@ -1,0 +1,145 @@
+"""config.json of the Qwen text models and of Llama, which are built alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mtp.targets.loading.config import (
+    FULL,
+    LINEAR,
+    AttentionForm,
+    ExpertForm,
+    RopeSettings,
+    TextConfig,
+    follow,
+    layer_types_in,
+    number_in,
+    part_in,
+    size_in,
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one architecture differs from the others."""
+
+    norm_offset: float = 0.0  # the runtime weight of a norm = offset + stored
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    output_gate: bool = False  # attention's output is gated by a part of its query projection
+    hybrid: bool = False  # has gated-delta layers
+    experts: bool = False  # a mixture of experts in the place of each MLP
+    rotary_share: float = 1.0  # of a head's width, where config.json does not say
+
+
+DIALECTS = {
+    "llama": Dialect(),
+    "qwen2": Dialect(qkv_bias=True),
+    "qwen3": Dialect(qk_norm=True),
+    "qwen3_5_text": Dialect(norm_offset=1.0, qk_norm=True, output_gate=True, hybrid=True, rotary_share=0.25),
+}
+DIALECTS["qwen3_5_moe_text"] = replace(DIALECTS["qwen3_5_text"], experts=True)
+ALIASES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
+MODEL_TYPES = (*DIALECTS, *ALIASES)
+
+
+@dataclass(frozen=True)
+class QwenConfig(TextConfig):
+    """linear_*: of the gated-delta layers, 0 in a model without them."""
+
+    dialect: Dialect
+    rope: RopeSettings
+    intermediate: int  # 0 in a model of experts
+    experts: ExpertForm | None
+    heads: int
+    kv_heads: int
+    head_size: int
+    linear_key_heads: int
+    linear_value_heads: int
+    linear_key_size: int
+    linear_value_size: int
+    taps: int  # of the causal convolution
+    mtp_layers: int  # of an MTP head, where there is one
+
+    @property
+    def linear_channels(self) -> int:
+        """Queries, keys and values of a gated-delta layer: what its convolution runs over."""
+        return 2 * self.linear_key_heads * self.linear_key_size + self.linear_value_heads * self.linear_value_size
+
+    @property
+    def kv_forms(self) -> dict[str, AttentionForm]:
+        return {FULL: self.attention}
+
+    @property
+    def attention(self) -> AttentionForm:
+        d = self.dialect
+        return AttentionForm(
+            self.hidden, self.heads, self.kv_heads, self.head_size, FULL, self.eps, d.norm_offset, d.qk_norm, d.qkv_bias, d.output_gate
+        )
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> QwenConfig:
+        """Refuses, in one line, another architecture and settings that the code here does not follow."""
+        name = raw.get("model_type")
+        if name not in MODEL_TYPES:
+            raise ValueError(f"model_type is {name!r}, supported: {', '.join(sorted(MODEL_TYPES))}")
+        dialect = DIALECTS[ALIASES.get(name, name)]
+        rope = part_in(raw, "rope_parameters") or part_in(raw, "rope_scaling")
+        head = size_in(raw, "head_dim", max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads")))
+        share = number_in({**raw, **rope}, "partial_rotary_factor", default=dialect.rotary_share)
+        theta = number_in({**raw, **rope}, "rope_theta", default=10000.0)
+
+        def linear(key: str, absent: int = 0) -> int:
+            return size_in(raw, f"linear_{key}") if dialect.hybrid else absent
+
+        config = cls(
+            dialect=dialect,
+            rope=RopeSettings.read(rope, rotary=int(head * share), theta=theta),
+            vocab=size_in(raw, "vocab_size"),
+            hidden=size_in(raw, "hidden_size"),
+            intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
+            experts=ExpertForm.read(raw, "num_experts_per_tok", "shared_expert_intermediate_size") if dialect.experts else None,
+            heads=size_in(raw, "num_attention_heads"),
+            kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
+            head_size=head,
+            eps=number_in(raw, "rms_norm_eps", default=1e-6),
+            tied=bool(raw.get("tie_word_embeddings", False)),
+            layer_types=_layer_types(raw, dialect),
+            max_positions=size_in(raw, "max_position_embeddings", 32768),
+            linear_key_heads=linear("num_key_heads"),
+            linear_value_heads=linear("num_value_heads"),
+            linear_key_size=linear("key_head_dim"),
+            linear_value_size=linear("value_head_dim"),
+            taps=linear("conv_kernel_dim", 1),
+            mtp_layers=max(1, *(size_in(raw, key, 0, least=0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
+        )
+        config._check(raw)
+        return config
+
+    def _check(self, raw: Mapping[str, Any]) -> None:
+        follow(
+            {
+                "hidden_act": (raw.get("hidden_act", "silu"), "silu"),
+                "attention_bias": (bool(raw.get("attention_bias", False)), False),
+                "mlp_bias": (bool(raw.get("mlp_bias", False)), False),
+                "dual_chunk_attention_config": (raw.get("dual_chunk_attention_config"), None),
+                "use_sliding_window": (bool(raw.get("use_sliding_window", False)), False),
+                "attn_output_gate": (raw.get("attn_output_gate", self.dialect.output_gate), self.dialect.output_gate),
+                "mtp_use_dedicated_embeddings": (bool(raw.get("mtp_use_dedicated_embeddings", False)), False),
+            }
+        )
+        rotary = self.rope.rotary
+        if rotary < 2 or rotary % 2 or rotary > self.head_size:
+            raise ValueError(f"config.json: {rotary} rotated elements of a head, expected an even number from 2 to {self.head_size}")
+        for many, few in ((self.heads, self.kv_heads), (self.linear_value_heads, self.linear_key_heads or 1)):
+            if many % few:
+                raise ValueError(f"config.json: {many} heads cannot share {few} key heads evenly")
+
+
+def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:
+    layers = size_in(raw, "num_hidden_layers")
+    interval = size_in(raw, "full_attention_interval", 4) if dialect.hybrid else 1
+    known = (FULL, LINEAR) if dialect.hybrid else (FULL,)
+    return tuple(layer_types_in(raw, known, [LINEAR if (i + 1) % interval else FULL for i in range(layers)]))
