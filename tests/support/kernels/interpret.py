@@ -22,6 +22,7 @@ import triton_kernels
 from bench.inputs.mixers import MAKERS, attention_data
 from bench.inputs.windows import random_window
 from tests.support.kernels.checks import CHECKS, poisoned_empty
+from tests.support.kernels.dot import sum_in_order
 from triton_kernels import split_attention
 
 FOLDER = Path(triton_kernels.__file__).parent
@@ -42,6 +43,7 @@ def kernel_lines(path: Path) -> set[int]:
 
 
 def main() -> int:
+    sum_in_order()
     ran: dict[str, set[int]] = defaultdict(set)
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.inputs.mixers import attention_data
 from tests.support.kernels.checks import check_attention
+from tests.support.kernels.dot import sum_in_order
 from tests.support.kernels.planted import Fault, planted
 
 FILE, NAME = "split_attention.py", "attention"
@@ -43,6 +44,7 @@ WINDOWS[2].v[2], WINDOWS[2].k[2] = float("nan"), float("nan")  # the last row of
 
 
 def main() -> None:
+    sum_in_order()
     for fault in FAULTS:
         with tempfile.TemporaryDirectory() as folder, planted(fault, Path(folder)) as kernels:
             noticed, kernels.split_attention.SPLIT = False, 128

@@ -21,6 +21,7 @@ from mtp.buckets import Buckets
 from mtp.drafters import load_gemma_assistant
 from mtp.targets import load_target
 from tests.support.gemma_checkpoints import FULL, SLIDING, write_assistant, write_gemma4
+from tests.support.kernels.dot import sum_in_order
 from triton_kernels import attention, causal_conv, gated_delta, pack_window
 
 HYBRID: dict[str, Any] = {
@@ -91,6 +92,7 @@ def gemma() -> tuple[torch.Tensor, ...]:
 
 
 def main() -> None:
+    sum_in_order()
     for model in (hybrid, gemma):
         twins = model()
         with on_kernels():
