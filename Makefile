@@ -32,7 +32,7 @@ sweep: $(STAMP)
 	@test -n "$(EXPERIMENT)" || { echo "error: EXPERIMENT is not given, expected one of $(notdir $(basename $(wildcard configs/experiment/*.yaml)))" >&2; exit 2; }
 	@$(BIN)/python -m experiments.run -m experiment=$(EXPERIMENT) report=true $(ARGS)
 
-# one page, tables and pictures of all runs below a folder: make report DIR=outputs/sweep ARGS="--baseline policy=static_k,policy.k=1"
+# one page, tables and plots of all runs below a folder: make report DIR=outputs/sweep ARGS="--baseline policy=static_k,policy.k=1"
 report: $(STAMP)
 	@test -n "$(DIR)" || { echo "error: DIR is not given, expected a folder of runs: make report DIR=outputs" >&2; exit 2; }
 	@$(BIN)/python -m experiments.report "$(DIR)" $(ARGS)

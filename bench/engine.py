@@ -17,8 +17,8 @@ from typing import NoReturn
 from bench.decoding.alternating import product
 from bench.decoding.comparisons import Comparison, against, decode_row, figures, speculation
 from bench.decoding.rows_to_time import line_of, lines
-from bench.decoding.runs import Model, Text, load, steady_prompts
-from bench.decoding.transformers_peer import assistance, load_theirs
+from bench.decoding.runs import LoadedModel, Text, load, steady_prompts
+from bench.decoding.transformers_peer import assistance, load_transformers
 from bench.decoding.window_time import windows
 from bench.rows import RESULTS, Row, default_stem, write_rows_to
 from experiments.config.checks import BadInput
@@ -35,7 +35,7 @@ class Bench:
     def keep(self, *rows: Row) -> None:
         write_rows_to(self.path, rows)
 
-    def load(self, slots: int) -> Model:
+    def load(self, slots: int) -> LoadedModel:
         """With a slot for each request: a slot that nobody uses costs time too. Raises BadInput."""
         model = load(self.options.target, self.options.drafter, slots=slots, rows=max(self.options.rows), more=self.more)
         if model.made.drafter is None:
@@ -60,7 +60,7 @@ class Bench:
             self.transformers(cases, compared)
         return int(any(one.ratio is None for one in compared))
 
-    def windows(self, model: Model) -> Cost:
+    def windows(self, model: LoadedModel) -> Cost:
         """The cost table; what policies believe is the line of the first context."""
         costs = []
         for context in self.options.contexts:
@@ -94,7 +94,7 @@ class Bench:
     def transformers(self, cases: Sequence[tuple[str, list[Text]]], compared: Sequence[Comparison]) -> None:
         """Ours as (our plain / their plain) x (our best policy / our plain), and their assisted generation beside it."""
         model = self.load(1)
-        their = load_theirs(model.folder, model.made.target.dtype, model.made.device)
+        their = load_transformers(model.folder, model.made.target.dtype, model.made.device)
         assisted, why = assistance(their, model.folder, model.drafter, cases[0][1][0])
         print(f"\ntransformers' assisted generation: {why if assisted else f'none for this pair ({why})'}")
         print(
@@ -170,7 +170,7 @@ def main() -> int:
     except (BadInput, ValueError) as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
-    print(f"\nwritten to {path}; its picture: make bench-report ROWS={path}")
+    print(f"\nwritten to {path}; its plot: make bench-report ROWS={path}")
     return code
 
 

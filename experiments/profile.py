@@ -23,8 +23,8 @@ from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.io import PROJECT
 from experiments.runs.setup import Setup, setup
-from experiments.runs.spec import plan_of
-from experiments.runs.validate import precheck
+from experiments.runs.spec import run_spec
+from experiments.runs.validate import validate
 from mtp.costs import LinearCost, save_cost
 from mtp.costs.fit import Measured, fit_cost
 from mtp.execution.model import ModelExecutor
@@ -43,13 +43,13 @@ def cells_of(rows: int, slots: int, largest: int, depths: Sequence[int]) -> list
     return [(r, s, depth) for r, s in counts for depth in depths]
 
 
-class Profile:
+class Measurement:
     """Windows on prompts, all slots filled once and again where a text is at its end.
 
     prompts: None = the workload's; most: tokens of a text, None = as many as a slot has room for."""
 
     def __init__(self, made: Setup, depth: int, prompts: Sequence[tuple[int, ...]] | None = None, most: int | None = None) -> None:
-        settings = made.plan.settings
+        settings = made.spec.settings
         self.executor = ModelExecutor(
             made.target,
             made.drafter,
@@ -93,7 +93,7 @@ class Profile:
         return seconds
 
 
-def measure(profile: Profile, cells: Sequence[Cell], *, seconds: float, passes: int) -> dict[Cell, list[float]]:
+def measure(profile: Measurement, cells: Sequence[Cell], *, seconds: float, passes: int) -> dict[Cell, list[float]]:
     """Seconds of windows, one a pass, every second pass in reverse order; the first is warm-up."""
     times: dict[Cell, list[float]] = {cell: [] for cell in cells}
     began = time.perf_counter()
@@ -115,11 +115,11 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
     """The fitted model and what is worth knowing of it."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         config = compose("run", overrides=["policy=rotate_grow", "buckets=tight", *overrides])
-    plan = plan_of(config)
-    made = setup(plan, config)
+    spec = run_spec(config)
+    made = setup(spec, config)
     depth = min(3, made.drafter.max_depth) if made.drafter is not None else 0
-    settings = plan.settings
-    profile = Profile(made, depth)
+    settings = spec.settings
+    profile = Measurement(made, depth)
     cells = cells_of(settings.rows, settings.slots, max(settings.sizes), sorted({0, min(1, depth), depth}))
     measured = medians(measure(profile, cells, seconds=seconds, passes=passes))
     model, residuals = fit_cost(measured)
@@ -149,7 +149,7 @@ def main() -> None:
     options, overrides = parser.parse_known_args()
     resolvers.register()
     try:
-        precheck(["policy=rotate_grow", "buckets=tight", *overrides], CONFIGS, "run")
+        validate(["policy=rotate_grow", "buckets=tight", *overrides], CONFIGS, "run")
         model, about = profile_of(overrides, seconds=options.seconds, passes=options.passes)
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)

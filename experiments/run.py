@@ -18,7 +18,7 @@ from experiments.config.checks import BadInput
 from experiments.config.completion import complete, completes
 from experiments.config.overrides import shows
 from experiments.io import PROJECT, git_commit, versions, write_json
-from experiments.sweep.attempt import stay_on_leash
+from experiments.sweep.attempt import die_with_parent
 
 # what needs torch is imported late: tab completion and --help need none of it
 
@@ -51,7 +51,7 @@ def job(config: DictConfig) -> None:
 
 def main() -> None:
     resolvers.register()
-    stay_on_leash()
+    die_with_parent()
     arguments = sys.argv[1:]
     if completes(arguments):
         complete(job, arguments)
@@ -69,11 +69,11 @@ def main() -> None:
 
 def _checked_and_run(arguments: Sequence[str]) -> int:
     """The exit code. Raises BadInput before anything starts."""
-    from experiments.runs.validate import precheck
+    from experiments.runs.validate import validate
     from experiments.sweep.choose import repeated
     from experiments.sweep.run import run_sweep
 
-    checked = precheck(repeated(arguments), CONFIGS, "run")
+    checked = validate(repeated(arguments), CONFIGS, "run")
     if checked.sweep:
         return run_sweep(checked, CONFIGS)
     _take_folder(checked.base)

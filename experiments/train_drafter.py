@@ -16,16 +16,16 @@ from experiments.config.build import folder
 from experiments.config.checks import BadInput
 from experiments.runs.entry import CONFIGS, enter, refuse
 from experiments.runs.spec import checked_target
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 
 
-def settings(config: DictConfig) -> tuple[Recipe, Path, str, Path]:
+def settings(config: DictConfig) -> tuple[DrafterRecipe, Path, str, Path]:
     """Recipe, the target's folder and dtype, and what to write. Raises BadInput."""
     values: Any = OmegaConf.to_container(config)
     target, out, _ = (values.pop(name) for name in ("target", "out", "drafter"))
     if not isinstance(out, str) or not out:
         raise BadInput(f"out is {out!r}, expected a folder")
-    recipe = Recipe.of(values)
+    recipe = DrafterRecipe.of(values)
     checked_target(config.target)
     dtype = "stored" if target["dtype"] == "auto" else target["dtype"]  # not measured: it has to be the same after a kill
     return recipe, Path(folder("target.path", config.target)), dtype, Path(out)

@@ -12,15 +12,15 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from mtp.errors import announce
-from mtp.executor import Executor, Outcome, Planner
+from mtp.errors import print_error
+from mtp.executor import DevicePlanningExecutor, Executor, Outcome
 from mtp.grants import Discipline, Everyone, Turn
 from mtp.layouts import Eager, Layout
 from mtp.metrics import Round
-from mtp.policies import Decision, Declining, Learning, Policy, Seen
-from mtp.profiling import ranged
+from mtp.policies import Decision, Declining, Learning, Policy, WindowResult
+from mtp.profiling import profiled
 from mtp.request import Finish, Finished, Request, Stream
-from mtp.steps import Flight, Side, Step, part_of, round_of
+from mtp.steps import InFlight, Side, Step, round_of, slot_result
 
 
 class Engine:
@@ -63,11 +63,11 @@ class Engine:
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
-        if isinstance(executor, Planner) and (executor.policy, executor.rows) != (policy, rows):
+        if isinstance(executor, DevicePlanningExecutor) and (executor.policy, executor.rows) != (policy, rows):
             raise ValueError(f"the device plans {executor.rows} rows by {executor.policy}, expected what is given: {rows} rows, {policy}")
-        self._planner = executor if isinstance(executor, Planner) else None
-        self._flights: deque[Flight] = deque()
-        self._landed_s = self.began_s
+        self._device_planner = executor if isinstance(executor, DevicePlanningExecutor) else None
+        self._in_flight: deque[InFlight] = deque()
+        self._collected_s = self.began_s
         self._sides = {True: Side(), False: Side()}  # by Turn.speculative
         self._ids: set[str] = set()
         self._cancelled = False  # since the last step
@@ -120,22 +120,22 @@ class Engine:
         when nothing is left."""
         begin_s = self.executor.now()
         if self._cancelled:
-            self._land(0)  # a slot is free only after the read of all that it took part in
+            self._collect(0)  # a slot is free only after the read of all that it took part in
             self._cancelled = False
         self._drop_cancelled()
         self._promote()
         self._admit()
-        if self._flights and any(stream.prefilling for stream in self.streams.values()):
-            self._land(0)  # turns of prefills and windows come as if the host planned
+        if self._in_flight and any(stream.prefilling for stream in self.streams.values()):
+            self._collect(0)  # turns of prefills and windows come as if the host planned
             self._promote()
             self._admit()
         if not self.streams:
-            self._land(0)  # nobody is left in it
+            self._collect(0)  # nobody is left in it
             if not self.waiting:
                 return False
             self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
             return True
-        begin_s = max(begin_s, self._landed_s)
+        begin_s = max(begin_s, self._collected_s)
         turn = self.grants.turn(self.streams)
         acting = [self.streams[slot] for slot in sorted(self.streams) if turn.caps[slot] != 0]
         prefilling = [stream for stream in acting if stream.prefilling]
@@ -151,9 +151,9 @@ class Engine:
     @property
     def next_window(self) -> int:
         """The number of the window that is launched next, as `Round.window` counts."""
-        return self.windows + len(self._flights)
+        return self.windows + len(self._in_flight)
 
-    @ranged("host")
+    @profiled("host")
     def _promote(self) -> None:
         """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
         for request, picked in self.grants.promote(self._declines):
@@ -163,7 +163,7 @@ class Engine:
             elif stream is None:
                 self._seat(request)
 
-    @ranged("host")
+    @profiled("host")
     def _admit(self) -> None:
         """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
         now = self.executor.now()
@@ -180,7 +180,7 @@ class Engine:
         except Exception as fault:
             self._fail([stream], fault)
 
-    @ranged("prefill")
+    @profiled("prefill")
     def _prefill(self, stream: Stream, turn: Turn, begin_s: float) -> None:
         """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
         begin = stream.prefilled
@@ -196,22 +196,22 @@ class Engine:
         if outcome is not None:
             stream.position = end - 1
             if self.learning:
-                self.learning.saw(Seen((part_of(stream, 0, outcome),), 1, 0, depth, self.executor.now() - begin_s))
+                self.learning.observe(WindowResult((slot_result(stream, 0, outcome),), 1, 0, depth, self.executor.now() - begin_s))
             self._book(stream, outcome, stream.prefill_s)
         self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
 
-    @ranged(lambda engine: f"window {engine.next_window}")
+    @profiled(lambda engine: f"window {engine.next_window}")
     def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
         """One window: launched, and landed at once. Where the device plans, the window before it lands instead."""
-        if self._planner:
-            flight = self._launch_unplanned(self._planner, decoding, turn, begin_s)
+        if self._device_planner:
+            in_flight = self._launch_device_planned(self._device_planner, decoding, turn, begin_s)
         else:
-            flight = self._launch(decoding, turn, side, begin_s)
-        if flight is not None:
-            self._flights.append(flight)
-            self._land(1 if self._planner else 0)
+            in_flight = self._launch(decoding, turn, side, begin_s)
+        if in_flight is not None:
+            self._in_flight.append(in_flight)
+            self._collect(1 if self._device_planner else 0)
 
-    def _launch(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> Flight | None:
+    def _launch(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> InFlight | None:
         """The policy plans. None: the window failed."""
         decision = self._decide(decoding, turn, side)
         groups = decision.plan.groups
@@ -222,21 +222,23 @@ class Engine:
         streams = {group.slot: self.streams[group.slot] for group in groups}
         try:
             work = self.executor.window(groups, depth)
-            halves = self.layout.run(groups, work)
+            phases = self.layout.run(groups, work)
         except Exception as fault:
             self._fail(streams.values(), fault)
             return None
         side.start = decision.plan.next_start
         for stream in decoding:
             stream.skips = 0 if stream.slot in streams else stream.skips + 1
-        return Flight(work, streams, depth, halves, turn.speculative, begin_s, start_s)
+        return InFlight(work, streams, depth, phases, turn.speculative, begin_s, start_s)
 
-    @ranged("host")
+    @profiled("host")
     def _decide(self, decoding: Sequence[Stream], turn: Turn, side: Side) -> Decision:
         views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
         return self.policy.decide(views, rows=self.rows, start=side.start)
 
-    def _launch_unplanned(self, planner: Planner, decoding: Sequence[Stream], turn: Turn, begin_s: float) -> Flight | None:
+    def _launch_device_planned(
+        self, planner: DevicePlanningExecutor, decoding: Sequence[Stream], turn: Turn, begin_s: float
+    ) -> InFlight | None:
         """The device plans, from the slots' state that it holds. None: the window failed."""
         streams = {stream.slot: stream for stream in decoding}
         depth = self.policy.depth if any(turn.caps[slot] is None for slot in streams) else 0
@@ -244,48 +246,50 @@ class Engine:
         work = None
         try:
             work = planner.advance(turn.caps, depth, speculative=turn.speculative)
-            halves = self.layout.run((), work)
+            phases = self.layout.run((), work)
         except Exception as fault:
-            self._land(0)
+            self._collect(0)
             hit = streams if work is None else {group.slot: streams[group.slot] for group in work.groups if group.slot in streams}
             self._fail(hit.values(), fault)
             return None
-        return Flight(work, streams, depth, halves, turn.speculative, begin_s, start_s)
+        return InFlight(work, streams, depth, phases, turn.speculative, begin_s, start_s)
 
-    def _land(self, most: int) -> None:
+    def _collect(self, most: int) -> None:
         """Book the windows in flight, oldest first, until at most that many are left."""
-        while len(self._flights) > most:
-            flight = self._flights.popleft()
+        while len(self._in_flight) > most:
+            in_flight = self._in_flight.popleft()
             try:
-                outcomes = flight.work.outcomes()
+                outcomes = in_flight.work.outcomes()
             except Exception as fault:
-                self._fail(flight.streams.values(), fault)
+                self._fail(in_flight.streams.values(), fault)
                 continue
-            self._book_window(flight, outcomes)
+            self._book_window(in_flight, outcomes)
 
-    @ranged("host")
-    def _book_window(self, flight: Flight, outcomes: Sequence[Outcome]) -> None:
+    @profiled("host")
+    def _book_window(self, in_flight: InFlight, outcomes: Sequence[Outcome]) -> None:
         """Every slot of the window, but for those whose request has ended since its launch."""
         end_s = self.executor.now()
-        begin_s, start_s = max(flight.begin_s, self._landed_s), max(flight.start_s, self._landed_s)
-        groups = flight.work.groups
+        begin_s, start_s = max(in_flight.begin_s, self._collected_s), max(in_flight.start_s, self._collected_s)
+        groups = in_flight.work.groups
         rows = sum(group.rows for group in groups)
-        landing = [
+        collected = [
             (stream, group, outcome)
             for group, outcome in zip(groups, outcomes, strict=True)
-            if self.streams.get(group.slot) is (stream := flight.streams[group.slot])
+            if self.streams.get(group.slot) is (stream := in_flight.streams[group.slot])
         ]
         if self.learning:
-            parts = tuple(part_of(stream, group.rows, outcome) for stream, group, outcome in landing)
-            self.learning.saw(Seen(parts, rows, flight.work.padded, flight.depth, end_s - begin_s - flight.halves.capture))
-        for stream, group, outcome in landing:
+            parts = tuple(slot_result(stream, group.rows, outcome) for stream, group, outcome in collected)
+            self.learning.observe(
+                WindowResult(parts, rows, in_flight.work.padded, in_flight.depth, end_s - begin_s - in_flight.phases.capture)
+            )
+        for stream, group, outcome in collected:
             self.rounds.append(round_of(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome, end_s - start_s)
-        self.windows += bool(landing)
-        self._landed_s = self.executor.now()
-        self.steps.append(Step("window", rows, begin_s, self._landed_s, flight.work.padded, flight.halves, flight.speculative))
+        self.windows += bool(collected)
+        self._collected_s = self.executor.now()
+        self.steps.append(Step("window", rows, begin_s, self._collected_s, in_flight.work.padded, in_flight.phases, in_flight.speculative))
 
     # ---- booking
 
@@ -299,15 +303,15 @@ class Engine:
         stream.held, stream.confidence, stream.held_for = outcome.held, outcome.confidence, stream.stamp
         if committed.tokens and self.on_tokens:
             self.on_tokens(request_id, committed.tokens)
-        over = bool(committed.finish or outcome.plain_reason)
+        over = bool(committed.finish or outcome.speculation_disabled)
         self.grants.round(request_id, committed.kept, seconds, over=over)
-        if outcome.plain_reason:
-            announce(f"request {request_id} goes on plainly: {outcome.plain_reason}")
-            stream.plain_reason = outcome.plain_reason
+        if outcome.speculation_disabled:
+            print_error(f"request {request_id} goes on plainly: {outcome.speculation_disabled}")
+            stream.speculation_disabled = outcome.speculation_disabled
             self.grants.decline(request_id)
         if committed.finish:
             if committed.finish == "error":
-                announce(f"request {request_id}: {outcome.error}")
+                print_error(f"request {request_id}: {outcome.error}")
             self._end(stream, committed.finish, outcome.error)
 
     def _declines(self, request: Request) -> bool:
@@ -322,7 +326,7 @@ class Engine:
         streams = [stream for stream in streams if self.streams.get(stream.slot) is stream]
         message = f"{type(fault).__name__}: {fault}"
         names = ", ".join(stream.request.id for stream in streams)
-        announce(f"step failed for request {names}: {message}")
+        print_error(f"step failed for request {names}: {message}")
         traceback.print_exception(fault, file=sys.stderr)
         for stream in streams:
             self._end(stream, "error", message)
@@ -336,5 +340,5 @@ class Engine:
 
     def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None = None) -> None:
         if self.learning:
-            self.learning.left(request.id)
+            self.learning.release(request.id)
         self.finished.append(Finished.of(request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()))

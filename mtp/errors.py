@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def announce(message: str) -> None:
+def print_error(message: str) -> None:
     """One ERR line on stdout and on stderr: servers often keep only one of them."""
     line = " ".join(message.split())
     for out in (sys.stdout, sys.stderr):

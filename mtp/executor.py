@@ -41,24 +41,24 @@ class Outcome:
     drafts: tuple[int, ...] = ()
     confidence: tuple[float, ...] = ()
     error: str | None = None
-    plain_reason: str | None = None
+    speculation_disabled: str | None = None
 
 
-class Work(Protocol):
-    """One window, staged. Its halves read and write device tables only, so that a graph of them serves every such window.
+class StagedWindow(Protocol):
+    """One window, staged. Its phases read and write device tables only, so that a graph of them serves every such window.
 
-    groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. baked: what a captured
-    graph of it would bake in beside its layout (bucket, depth, dtype, options); epoch: another one than the window's before means
+    groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. graph_constants: what a
+    captured graph of it holds beside its layout (bucket, depth, dtype, options); graph_epoch: another one than the window's before means
     that a buffer which graphs hold the address of was made anew; padded: rows of padding."""
 
     @property
     def groups(self) -> Sequence[Group]: ...
 
     @property
-    def baked(self) -> Hashable: ...
+    def graph_constants(self) -> Hashable: ...
 
     @property
-    def epoch(self) -> int: ...
+    def graph_epoch(self) -> int: ...
 
     @property
     def padded(self) -> int: ...
@@ -94,7 +94,7 @@ class Executor(Protocol):
         """Prompt tokens start..stop-1. The last chunk ends as one commit (and drafts): its outcome; else None."""
         ...
 
-    def window(self, groups: Sequence[Group], depth: int) -> Work:
+    def window(self, groups: Sequence[Group], depth: int) -> StagedWindow:
         """Stage a window. An exception here or in its work means that these slots' state is lost."""
         ...
 
@@ -110,14 +110,14 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Planner(Executor, Protocol):
+class DevicePlanningExecutor(Executor, Protocol):
     """An executor whose device plans the windows itself, from what it holds. Results are read up to one window late, so that no
     host read stands between two windows; a slot is free again only after the read that shows its end."""
 
     policy: object  # the one that it carries out
     rows: int  # of a window
 
-    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> Work:
+    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> StagedWindow:
         """Stage the next window. caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes;
         speculative: whose turn it is: each side's rotation goes on where it was."""
         ...

@@ -82,7 +82,7 @@ def summarise(
         "repetition": repetition(finished),
         "acceptance_by_position": acceptance_by_position(rounds),
         "latency": latency(finished),
-        "requests": request_figures(rounds, finished),
+        "requests": request_stats(rounds, finished),
     }
 
 
@@ -160,7 +160,7 @@ def latency(finished: Sequence[Finished]) -> dict[str, dict[str, float | None]]:
     }
 
 
-def request_figures(rounds: Iterable[Round], finished: Iterable[Finished]) -> list[dict[str, Any]]:
+def request_stats(rounds: Iterable[Round], finished: Iterable[Finished]) -> list[dict[str, Any]]:
     own: dict[str, list[Round]] = defaultdict(list)
     for entry in rounds:
         own[entry.request].append(entry)

@@ -15,7 +15,7 @@ Name = str | Callable[[Any], str]  # of the range; or what gives it for an objec
 _marked: list[tuple[Callable[..., Any], Name]] = []
 
 
-def ranged(name: Name) -> Callable[[Method], Method]:
+def profiled(name: Name) -> Callable[[Method], Method]:
     """Calls of the method, of a class of a module, are a range."""
 
     def mark(method: Method) -> Method:
@@ -26,7 +26,7 @@ def ranged(name: Name) -> Callable[[Method], Method]:
 
 
 @contextmanager
-def listening(opened: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
+def profiling_ranges(opened: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
     """While it is open, every call of a marked method, in this process, runs inside `opened(its range's name)`."""
     quiet = [(*_place(method), name) for method, name in _marked]
     originals = [vars(owner)[attribute] for owner, attribute, _ in quiet]

@@ -68,7 +68,7 @@ class Stream:
     finish: Finish | None = None
     error: str | None = None
     cancelled: bool = False
-    plain_reason: str | None = None
+    speculation_disabled: str | None = None
     prefill_s: float = 0.0
     start_s: float = 0.0
     first_token_s: float | None = None
@@ -121,7 +121,7 @@ class Finished:
     start_s: float | None = None
     end_s: float = 0.0
     emitted_s: tuple[float, ...] = ()
-    plain_reason: str | None = None
+    speculation_disabled: str | None = None
 
     @classmethod
     def of(cls, request: Request, stream: Stream | None, finish: Finish, error: str | None, *, began_s: float, end_s: float) -> Finished:
@@ -139,5 +139,5 @@ class Finished:
             start_s=stream.start_s - began_s if stream else None,
             end_s=end_s - began_s,
             emitted_s=tuple(stream.emitted_s) if stream else (),
-            plain_reason=stream.plain_reason if stream else None,
+            speculation_disabled=stream.speculation_disabled if stream else None,
         )

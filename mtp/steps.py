@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mtp.executor import Outcome, Work
-from mtp.layouts.cache import Halves
+from mtp.executor import Outcome, StagedWindow
+from mtp.layouts.cache import PhaseTimes
 from mtp.metrics import Round
-from mtp.policies import Part
+from mtp.policies import SlotResult
 from mtp.request import Stream
 from mtp.windows import Group
 
-NO_WINDOW = Halves(0.0, 0.0)
+NO_WINDOW = PhaseTimes(0.0, 0.0)
 
 
 @dataclass
@@ -26,32 +26,32 @@ class Side:
 @dataclass(frozen=True)
 class Step:
     """One action of the engine, planning and booking included. kind: `prefill` or `window`; rows: of it, before padding;
-    halves: of a window; speculative: it was the turn of those who hold a grant. Steps do not overlap."""
+    phases: of a window; speculative: it was the turn of those who hold a grant. Steps do not overlap."""
 
     kind: str
     rows: int
     start_s: float
     end_s: float
     padded: int = 0
-    halves: Halves = NO_WINDOW
+    phases: PhaseTimes = NO_WINDOW
     speculative: bool = True
 
 
 @dataclass(frozen=True)
-class Flight:
+class InFlight:
     """A window that was launched and is not yet booked. streams: by slot, who takes part or, where the device plans, who may."""
 
-    work: Work
+    work: StagedWindow
     streams: Mapping[int, Stream]
     depth: int
-    halves: Halves
+    phases: PhaseTimes
     speculative: bool
     begin_s: float
     start_s: float
 
 
-def part_of(stream: Stream, rows: int, outcome: Outcome) -> Part:
-    return Part(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
+def slot_result(stream: Stream, rows: int, outcome: Outcome) -> SlotResult:
+    return SlotResult(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
 
 
 def round_of(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:

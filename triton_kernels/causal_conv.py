@@ -10,7 +10,7 @@ from torch.nn.functional import silu
 
 from triton_kernels.checks import require
 from triton_kernels.launch import UNFUSED, kernel, operation, tl
-from triton_kernels.layout import Group, host_groups
+from triton_kernels.layout import HostGroup, host_groups
 
 CHANNELS = 256  # of one program
 WARPS = 2
@@ -107,7 +107,7 @@ def causal_conv_verify_torch(x: Tensor, weight: Tensor, states: Tensor, starts: 
 
 
 @lru_cache(maxsize=256)
-def _sources(groups: tuple[Group, ...], rows: int, slots: int, taps: int, device: torch.device) -> Tensor:
+def _sources(groups: tuple[HostGroup, ...], rows: int, slots: int, taps: int, device: torch.device) -> Tensor:
     """[rows, taps] long: where the inputs of each row lie among the states' lines and then the window's."""
     past = taps - 1
     table = [[0] * taps for _ in range(rows)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-class Group(NamedTuple):
+class HostGroup(NamedTuple):
     """The first `rows` rows of a slot's group that count; `first` is its row in the window."""
 
     slot: int
@@ -18,13 +18,13 @@ class Group(NamedTuple):
     rows: int
 
 
-def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[Group, ...]:
+def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[HostGroup, ...]:
     """The groups that count at least one row. starts [slots + 1] as from `pack_window`; counts [slots]: None = all rows."""
     bounds = starts.tolist()
     sizes = [stop - start for start, stop in pairwise(bounds)]
     if counts is not None:
         sizes = [min(size, count) for size, count in zip(sizes, counts.tolist(), strict=True)]
-    return tuple(Group(slot, bounds[slot], size) for slot, size in enumerate(sizes) if size > 0)
+    return tuple(HostGroup(slot, bounds[slot], size) for slot, size in enumerate(sizes) if size > 0)
 
 
 class Tile(NamedTuple):
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def batches(groups: tuple[Group, ...], blocks: tuple[int, ...], tile: int, device: torch.device) -> tuple[Batch, ...]:
+def batches(groups: tuple[HostGroup, ...], blocks: tuple[int, ...], tile: int, device: torch.device) -> tuple[Batch, ...]:
     """blocks: of each group's slot. No slot is read further than it is long, and short slots are not read one by one."""
     found = []
     for count in sorted(set(blocks)):
@@ -70,7 +70,7 @@ class Depths(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def depths(groups: tuple[Group, ...], device: torch.device) -> Depths:
+def depths(groups: tuple[HostGroup, ...], device: torch.device) -> Depths:
     by_size = sorted(groups, key=lambda group: -group.rows)
     deepest = by_size[0].rows if by_size else 0
     rows, sizes = [], []

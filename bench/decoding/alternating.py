@@ -30,11 +30,11 @@ class Pairs:
     def differences(self) -> list[tuple[str, int]]:
         """The requests whose tokens differ, and where first: at the end of the shorter where one goes on."""
         found = []
-        for name, ours in self.first.items():
-            theirs = self.second.get(name, ())
-            if ours != theirs:
-                same = (place for place, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
-                found.append((name, next(same, min(len(ours), len(theirs)))))
+        for name, engine_decoding in self.first.items():
+            transformers_decoding = self.second.get(name, ())
+            if engine_decoding != transformers_decoding:
+                same = (place for place, (a, b) in enumerate(zip(engine_decoding, transformers_decoding, strict=False)) if a != b)
+                found.append((name, next(same, min(len(engine_decoding), len(transformers_decoding)))))
         return found
 
 

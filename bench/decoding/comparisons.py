@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from bench.decoding.alternating import Pairs, Ratio, alternate, product
-from bench.decoding.runs import Generate, Model, Text, decoding, ours, verdict
-from bench.decoding.transformers_peer import theirs
+from bench.decoding.runs import Generate, LoadedModel, Text, decoding, engine_decoding, verdict
+from bench.decoding.transformers_peer import transformers_decoding
 from bench.rows import Row, row_of
 from mtp.costs import Cost
 from mtp.policies import Adaptive, Policy, RotateGrow, StaticK
@@ -64,23 +64,25 @@ def policies(requests: int, rows: int, max_depth: int, cost: Cost) -> dict[str, 
     return fixed | {"rotate_grow": RotateGrow(depth=depth), "adaptive": Adaptive(depth=depth, cost=cost)}
 
 
-def speculation(model: Model, kind: str, texts: Sequence[Text], rows: int, cost: Cost, *, new: int, pairs: int) -> Iterator[Comparison]:
+def speculation(
+    model: LoadedModel, kind: str, texts: Sequence[Text], rows: int, cost: Cost, *, new: int, pairs: int
+) -> Iterator[Comparison]:
     """Every policy against the fastest plain decoding."""
     made = model.made
     assert made.drafter is not None
     shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": rows}
-    plain = decoding(ours(made, None, PLAIN, texts, rows), len(texts), new)
+    plain = decoding(engine_decoding(made, None, PLAIN, texts, rows), len(texts), new)
     for name, policy in policies(len(texts), rows, made.drafter.max_depth, cost).items():
-        found = alternate(plain, decoding(ours(made, made.drafter, policy, texts, rows), len(texts), new), pairs)
+        found = alternate(plain, decoding(engine_decoding(made, made.drafter, policy, texts, rows), len(texts), new), pairs)
         yield Comparison(shape, "plain", name, found, verdict(made, texts, found))
 
 
 def against(
-    model: Model, kind: str, texts: Sequence[Text], their: Any, *, new: int, pairs: int, assisted: dict[str, Any] | None
+    model: LoadedModel, kind: str, texts: Sequence[Text], their: Any, *, new: int, pairs: int, assisted: dict[str, Any] | None
 ) -> Comparison:
     """Our plain decoding against transformers' `generate` or, with `assisted`, its assisted generation against its plain one."""
     made = model.made
     shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": len(texts)}
-    other: Generate = theirs(their, texts, **assisted) if assisted else ours(made, None, PLAIN, texts, len(texts))
-    found = alternate(decoding(theirs(their, texts), len(texts), new), decoding(other, len(texts), new), pairs)
+    other: Generate = transformers_decoding(their, texts, **assisted) if assisted else engine_decoding(made, None, PLAIN, texts, len(texts))
+    found = alternate(decoding(transformers_decoding(their, texts), len(texts), new), decoding(other, len(texts), new), pairs)
     return Comparison(shape, "transformers", "transformers_assisted" if assisted else "plain", found, verdict(made, texts, found))

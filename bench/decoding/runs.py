@@ -17,10 +17,10 @@ from experiments.assets import PROMPTS
 from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.io import PROJECT
-from experiments.runs.model_backend import TOLERANCE
+from experiments.runs.model_runtime import TOLERANCE
 from experiments.runs.setup import Setup, setup
-from experiments.runs.spec import plan_of
-from experiments.runs.validate import precheck
+from experiments.runs.spec import run_spec
+from experiments.runs.validate import validate
 from mtp.buckets import Buckets
 from mtp.drafters.protocol import Drafter
 from mtp.engine import Engine
@@ -38,7 +38,7 @@ Generate = Callable[[int], Tokens]  # so many new tokens of every request
 
 
 @dataclass(frozen=True)
-class Model:
+class LoadedModel:
     """made: loaded with one slot a request; folder: of the target's checkpoint; drafter: its folder, where it has one."""
 
     name: str
@@ -51,18 +51,18 @@ class Model:
         return {torch.float32: "fp32", torch.bfloat16: "bf16"}[self.made.target.dtype]
 
 
-def load(target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()) -> Model:
+def load(target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()) -> LoadedModel:
     """target, drafter: a name in configs/ or a folder (drafter None: the target's own head); more: overrides of a run. Raises
     BadInput."""
     resolvers.register()
     chosen = [*_chosen("target", target, "checkpoint"), *(_chosen("drafter", drafter, "") if drafter else [])]
     overrides = ["policy=rotate_grow", "buckets=tight", "workload=code", f"slots={slots}", f"rows={rows}", *chosen, *more]
-    precheck(overrides, str(CONFIGS), "run")
+    validate(overrides, str(CONFIGS), "run")
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         config = compose("run", overrides=overrides)
-    made = setup(plan_of(config), config)
+    made = setup(run_spec(config), config)
     own = config.drafter.get("path")
-    return Model(Path(target).name, made, Path(str(config.target.path)).absolute(), Path(str(own)).absolute() if own else None)
+    return LoadedModel(Path(target).name, made, Path(str(config.target.path)).absolute(), Path(str(own)).absolute() if own else None)
 
 
 def _chosen(group: str, name: str, of_a_folder: str) -> list[str]:
@@ -78,7 +78,7 @@ def _chosen(group: str, name: str, of_a_folder: str) -> list[str]:
     return [f"{group}={of_a_folder}", f"{group}.path={Path(name).absolute()}"]
 
 
-def ours(made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[Text], rows: int) -> Generate:
+def engine_decoding(made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[Text], rows: int) -> Generate:
     """Our engine, tight rows; on a GPU with graphs by row count. Stop ids are ignored."""
     executor = ModelExecutor(
         made.target,
@@ -91,7 +91,7 @@ def ours(made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[T
         device=made.device,
     )
     cuda = made.device.type == "cuda"
-    layout = Keyed("rows", LayoutCache(32, graphs_for(made.device, executor.resting))) if cuda else None
+    layout = Keyed("rows", LayoutCache(32, graphs_for(made.device, executor.dry_run))) if cuda else None
 
     def generate(new: int) -> Tokens:
         engine = Engine(executor, slots=made.target.slots, rows=rows, policy=policy, layout=layout)

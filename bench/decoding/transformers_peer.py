@@ -15,7 +15,7 @@ from bench.decoding.runs import Generate, Text
 OUR_DEPTH = 3  # drafts of a chain, where an assistant's folder does not say
 
 
-def load_theirs(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
+def load_transformers(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     """Its model class for the folder; of the Qwens one that leaves the MTP head in the folder for `use_mtp`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -29,7 +29,7 @@ def load_theirs(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     return model
 
 
-def theirs(model: Any, texts: Sequence[Text], **assisted: Any) -> Generate:
+def transformers_decoding(model: Any, texts: Sequence[Text], **assisted: Any) -> Generate:
     ids = torch.tensor(texts, device=model.device)
 
     def generate(new: int) -> Tokens:
@@ -44,7 +44,7 @@ def assistance(model: Any, folder: Path, drafter: Path | None, text: Text) -> tu
     """Arguments of `generate` that make it assisted, tried on a few tokens; or None and why."""
     try:
         options = _options(model, folder, drafter)
-        theirs(model, [text], **options)(4)
+        transformers_decoding(model, [text], **options)(4)
     except Exception as refused:
         return None, f"{type(refused).__name__}: {' '.join(str(refused).split())[:160]}"
     return options, ", ".join(options)

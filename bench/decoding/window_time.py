@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bench.decoding.rows_to_time import OPERATION
-from bench.decoding.runs import Model
+from bench.decoding.runs import LoadedModel
 from bench.rows import Row, row_of
-from experiments.profile import Cell, Profile, measure
+from experiments.profile import Cell, Measurement, measure
 
 ROWS, SLOTS = (1, 2, 4, 8, 16), (1, 2, 4, 8)
 STRETCH = 64  # tokens that a text may grow by: its length stays about the same
@@ -16,17 +16,17 @@ def cells_of(rows: int, slots: int, largest: int, depths: tuple[int, ...]) -> li
     return [(r, s, depth) for r, s in counts for depth in depths]
 
 
-def windows(model: Model, *, context: int, seconds: float, passes: int) -> list[Row]:
+def windows(model: LoadedModel, *, context: int, seconds: float, passes: int) -> list[Row]:
     """One row a cell. The time is that of staging, verify, commit, drafts and the copy to the host."""
     made = model.made
-    settings, limits = made.plan.settings, made.target.limits
+    settings, limits = made.spec.settings, made.target.limits
     if context + STRETCH > limits.context:
         raise ValueError(f"context is {context}, expected at most {limits.context - STRETCH} (a slot has {limits.context} tokens)")
     whole = [token for request in made.requests for token in request.prompt]
     whole *= context // len(whole) + 2
     texts = [tuple(whole[slot : slot + context]) for slot in range(settings.slots)]
     depth = min(3, made.drafter.max_depth) if made.drafter is not None else 0
-    profile = Profile(made, depth, texts, context + STRETCH)
+    profile = Measurement(made, depth, texts, context + STRETCH)
     cells = cells_of(settings.rows, settings.slots, max(settings.sizes), tuple(sorted({0, min(1, depth), depth})))
     found = measure(profile, cells, seconds=seconds, passes=passes)
     names = ("rows", "slots", "depth")

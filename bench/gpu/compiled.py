@@ -65,7 +65,7 @@ FORMS: dict[tuple[str, str], Callable[[WindowData], Callable[[], Any]]] = {
 }
 
 
-def ours(architectures: tuple[int | str, ...] = ARCHITECTURES) -> Iterator[Row]:
+def own_launches(architectures: tuple[int | str, ...] = ARCHITECTURES) -> Iterator[Row]:
     """A row a launch: of every form on every architecture."""
     data = uniform_window(SHAPE["slots"], SHAPE["vocab"], torch.bfloat16)
     scratch(data.logits.device, SHAPE["rows"])  # made once in the life of a process, no part of a window
@@ -88,7 +88,7 @@ def rows_of(
 
 
 def main() -> int:
-    rows = list(ours())
+    rows = list(own_launches())
     for line, found in peers.compiled(rows_of):
         print(line)
         rows += found

@@ -68,7 +68,7 @@ def engine_of(
     drafter = load_qwen_mtp(MODEL, target, buckets=buckets) if tiny else SumDrafter(target)
     executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=3, buckets=buckets, device=device)
     clock = clock or executor.now
-    cache = LayoutCache(capacity, wrap(graphs_for(device, executor.resting)), clock=clock) if key else None
+    cache = LayoutCache(capacity, wrap(graphs_for(device, executor.dry_run)), clock=clock) if key else None
     layout = Keyed(key, cache) if key and cache is not None else Eager(clock)
     engine = Engine(executor, slots=SLOTS, policy=RotateGrow(), layout=layout)
     for number in range(6):
@@ -92,7 +92,7 @@ def keys(device: torch.device) -> list[str]:
 
 
 class Products:
-    """A window of a product in each half. spoil: called by every run of its commit, with the run's number from 1."""
+    """A window of a product in each phase. spoil: called by every run of its commit, with the run's number from 1."""
 
     def __init__(self, x: Tensor, out: Tensor, seed: int, spoil: Callable[[int], object] = lambda run: None) -> None:
         weights = torch.randn(2, x.shape[1], x.shape[1], generator=torch.Generator().manual_seed(seed))
@@ -146,7 +146,7 @@ def memory(device: torch.device) -> list[str]:
 
 
 def failing(call: str) -> Callable[[torch.device], list[str]]:
-    """K03: the second half of the first pair fails."""
+    """K03: the second phase of the first pair fails."""
 
     def case(device: torch.device) -> list[str]:
         eager, _, _ = engine_run(device, None)

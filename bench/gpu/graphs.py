@@ -66,7 +66,7 @@ def measure(
         row: dict[str, Any] = {"key": key or "off", "windows": engine.windows, "pairs": stats.captures, "failures": stats.failures}
         for name, of in (("window_us", engine), ("host_us", hosted)):
             times = [
-                1e6 * (step.halves.verify + step.halves.commit) for step in of.steps if step.halves.path == path and step.kind == "window"
+                1e6 * (step.phases.verify + step.phases.commit) for step in of.steps if step.phases.path == path and step.kind == "window"
             ]
             row[name] = round(median(times), 1) if times else None
         if cache is not None and stats.captures:

@@ -19,7 +19,7 @@ from mtp.execution.tape import TapeExecutor
 from mtp.executor import Limits
 from mtp.graphs.tape import TapeGraphs
 from mtp.layouts import KEYS, Keyed, LayoutCache, LayoutKey, count_layouts, layout_key
-from mtp.layouts.stats import layout_figures
+from mtp.layouts.stats import layout_stats
 from mtp.policies import RotateGrow
 from mtp.request import Request
 from mtp.tape import Tape
@@ -29,7 +29,7 @@ FILE = RESULTS / "layout_keys_tapes.json"
 SLOTS, CAPACITIES = (1, 2, 4, 8), (8, 32, 64)
 ROWS, SIZES, DEPTH = 8, (1, 2, 4), 3
 CODE, PROSE = (0.90, 0.91, 0.88), (0.69, 0.62, 0.57)  # published: a draft is right, given that those before it are
-CAPTURE_S = 0.0095  # of one half: another engine's 149 captures in 167 windows were 20% of its time, at the windows of LinearCost
+CAPTURE_S = 0.0095  # of one phase: another engine's 149 captures in 167 windows were 20% of its time, at the windows of LinearCost
 DRAFTERS = ("always 3", "as sure")
 LIMITS = Limits(vocab=1000, context=4096, stop_ids=frozenset())
 
@@ -68,7 +68,7 @@ def run(key: LayoutKey, slots: int, capacity: int, drafter: str, *, requests: in
         "windows": len(windows),
         "seen": len(seen(engine, key)),
         "possible": count_layouts(slots, ROWS, SIZES, key),
-        **layout_figures(key, cache.stats(), (step.halves for step in windows), decode_s=decode_s),
+        **layout_stats(key, cache.stats(), (step.phases for step in windows), decode_s=decode_s),
     }
 
 

@@ -27,7 +27,7 @@ from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
 from mtp.graphs import CpuGraphs
 from mtp.layouts import Eager, Keyed, Layout, LayoutCache
-from mtp.layouts.cache import Halves
+from mtp.layouts.cache import PhaseTimes
 from mtp.policies import RotateGrow
 from mtp.request import Request
 from mtp.targets import load_target
@@ -37,13 +37,13 @@ FILE = RESULTS / "recorder_cpu.json"
 CPU = torch.device("cpu")
 
 
-def decode(executor: ModelExecutor, layout: Layout, texts: list[tuple[int, ...]], new: int) -> tuple[list[Halves], Tokens]:
-    """The halves of every window, and the tokens."""
+def decode(executor: ModelExecutor, layout: Layout, texts: list[tuple[int, ...]], new: int) -> tuple[list[PhaseTimes], Tokens]:
+    """The phases of every window, and the tokens."""
     engine = Engine(executor, slots=len(texts), policy=RotateGrow(), layout=layout)
     for number, text in enumerate(texts):
         engine.submit(Request(str(number), text, new, ignore_stop=True))
     tokens = {done.id: done.tokens for done in engine.run()}
-    return [step.halves for step in engine.steps if step.kind == "window"], tokens
+    return [step.phases for step in engine.steps if step.kind == "window"], tokens
 
 
 def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
@@ -55,11 +55,11 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
         target, load_qwen_mtp(MODEL, target, buckets=buckets), slots=slots, largest_group=4, depth=3, buckets=buckets, device=CPU
     )
     texts = prompts(Tokenizer.from_file(str(MODEL / "tokenizer.json")), "code", 32)[:slots]
-    cache = LayoutCache(64, CpuGraphs(executor.resting), clock=time.thread_time)
+    cache = LayoutCache(64, CpuGraphs(executor.dry_run), clock=time.thread_time)
     layouts: tuple[Layout, Layout] = (Eager(time.thread_time), Keyed("slots", cache))
     decode(executor, layouts[0], texts, new)  # first calls pay for what they load
     filling, expected = decode(executor, layouts[1], texts, new)
-    captures = [1000 * halves.capture for halves in filling if halves.path == "capturing"]
+    captures = [1000 * phases.capture for phases in filling if phases.path == "capturing"]
     times: list[tuple[float, float]] = []
     for pair in range(pairs):
         ms = [0.0, 0.0]
@@ -67,7 +67,7 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
             windows, tokens = decode(executor, layouts[which], texts, new)
             if tokens != expected:
                 raise RuntimeError(f"tokens of the {('eager', 'replayed')[which]} run differ")
-            ms[which] = median(1000 * halves.total for halves in windows)
+            ms[which] = median(1000 * phases.total for phases in windows)
         times.append((ms[0], ms[1]))
     stats = cache.stats()
     return {

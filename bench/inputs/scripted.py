@@ -23,7 +23,7 @@ class Script:
     times: list[float] = field(default_factory=list)
 
 
-class Recorder(TapeExecutor):
+class RecordingExecutor(TapeExecutor):
     """A tape executor that writes a script."""
 
     def __init__(self, tapes: Mapping[str, Tape], limits: Limits) -> None:
@@ -45,10 +45,10 @@ class Recorder(TapeExecutor):
 
 
 class NoWork:
-    """A window whose halves do nothing."""
+    """A window whose phases do nothing."""
 
     groups: Sequence[Group] = ()
-    baked, epoch, padded = "", 0, 0
+    graph_constants, graph_epoch, padded = "", 0, 0
 
     def verify(self) -> None: ...
 
@@ -107,8 +107,8 @@ class NoGraphs:
 
 def replays(queue: Mapping[Request, Tape], make: Callable[[], Policy], *, limits: Limits, slots: int, rows: int) -> Iterator[Engine]:
     """The recorded run, then the same engine on its script, without end: each is to be run once."""
-    recorder = Recorder({request.id: tape for request, tape in queue.items()}, limits)
-    executor: Recorder | Scripted = recorder
+    recorder = RecordingExecutor({request.id: tape for request, tape in queue.items()}, limits)
+    executor: RecordingExecutor | Scripted = recorder
     while True:
         engine = Engine(executor, slots=slots, rows=rows, policy=make())
         for request in queue:

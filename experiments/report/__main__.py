@@ -15,7 +15,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main() -> None:
-    parser = Parser(prog="python -m experiments.report", description="One page, tables and pictures of all runs at or below DIR.")
+    parser = Parser(prog="python -m experiments.report", description="One page, tables and plots of all runs at or below DIR.")
     parser.add_argument("dir", metavar="DIR", type=Path, help="a folder of runs or sweeps")
     parser.add_argument(
         "--baseline", metavar="KEY=VALUE,...", help="against which arm; policy=static_k,policy.k=1 (default: plain decoding)"

@@ -13,10 +13,10 @@ import polars as pl
 from experiments.config.checks import BadInput
 from experiments.report.arms import arms_of
 from experiments.report.baseline import baselines, parse_baseline
-from experiments.report.headline import Row, headline
+from experiments.report.headline import ReportRow, headline
 from experiments.report.load import table
 from experiments.report.notes import notes
-from experiments.report.panel import Panel, Picture, View
+from experiments.report.panel import Panel, Plot, View
 from experiments.report.planned import not_run
 from experiments.report.plots import PICTURES
 from experiments.report.runs import Run, find_runs, first_line
@@ -24,9 +24,9 @@ from experiments.report.runs import Run, find_runs, first_line
 
 @dataclass(frozen=True)
 class Drawn:
-    """panels: none where the picture does not apply, for the `reason`."""
+    """panels: none where the plot does not apply, for the `reason`."""
 
-    picture: Picture
+    plot: Plot
     panels: Sequence[Panel]
     reason: str | None
 
@@ -37,7 +37,7 @@ class Report:
 
     folder: Path
     runs: Sequence[Run]
-    rows: Sequence[Row]
+    rows: Sequence[ReportRow]
     missing: Sequence[str]
     notes: Sequence[str]
     command: str
@@ -47,14 +47,14 @@ class Report:
         return [run for run in self.runs if run.state != "ok"]
 
     @property
-    def by_evidence(self) -> dict[str, Sequence[Row]]:
+    def by_evidence(self) -> dict[str, Sequence[ReportRow]]:
         return {rows[0].arm.evidence: rows for rows in View(self.rows).by_evidence()}
 
     def draw(self) -> list[Drawn]:
         drawn = []
-        for picture in PICTURES:
-            made = picture.draw(View(self.rows))
-            drawn.append(Drawn(picture, [], made) if isinstance(made, str) else Drawn(picture, made, None))
+        for plot in PICTURES:
+            made = plot.draw(View(self.rows))
+            drawn.append(Drawn(plot, [], made) if isinstance(made, str) else Drawn(plot, made, None))
         return drawn
 
 

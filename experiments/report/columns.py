@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.statistics import Ratio
 
 
@@ -15,8 +15,8 @@ class Column:
 
     name: str
     help: str
-    cell: Callable[[Row], str]
-    value: Callable[[Row], float | str | None]
+    cell: Callable[[ReportRow], str]
+    value: Callable[[ReportRow], float | str | None]
 
 
 def number(value: float | None, form: str) -> str:

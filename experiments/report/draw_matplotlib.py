@@ -1,4 +1,4 @@
-"""Panels as SVG and PDF: one file of each a picture, a panel a row of it."""
+"""Panels as SVG and PDF: one file of each a plot, a panel a row of it."""
 
 from __future__ import annotations
 

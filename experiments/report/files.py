@@ -13,20 +13,20 @@ from experiments.report.tables import latex
 
 
 def write(folder: Path, out: Path | None = None, *, baseline: str | None = None, mix_versions: bool = False) -> str:
-    """index.html, report.md, results.parquet, results.tex and pictures/ in `out` (folder/report), each written whole.
+    """index.html, report.md, results.parquet, results.tex and plots/ in `out` (folder/report), each written whole.
     Returns what was made, in words.
     Raises BadInput."""
     report = build(folder, baseline=baseline, mix_versions=mix_versions, out=out)
     out = out or folder / "report"
     drawn = report.draw()
-    pictures = out / "pictures"
-    pictures.mkdir(parents=True, exist_ok=True)
+    plots = out / "plots"
+    plots.mkdir(parents=True, exist_ok=True)
     for one in drawn:
         if one.panels:
-            save(one.panels, pictures / one.picture.key)
+            save(one.panels, plots / one.plot.key)
         else:  # of an earlier report
             for kind in ("svg", "pdf"):
-                (pictures / f"{one.picture.key}.{kind}").unlink(missing_ok=True)
+                (plots / f"{one.plot.key}.{kind}").unlink(missing_ok=True)
     table = io.BytesIO()
     results_table(report).write_parquet(table)
     write_whole(out / "results.parquet", table.getvalue())
@@ -34,7 +34,5 @@ def write(folder: Path, out: Path | None = None, *, baseline: str | None = None,
     write_whole(out / "report.md", text(report, drawn).encode())
     write_whole(out / "index.html", html(report, drawn).encode())
     count = sum(bool(one.panels) for one in drawn)
-    said = (
-        f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, {len(report.missing)} not run, {count} pictures"
-    )
+    said = f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, {len(report.missing)} not run, {count} plots"
     return f"{said}: {out / 'index.html'}"

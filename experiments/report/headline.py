@@ -14,7 +14,7 @@ from mtp.metrics import rate
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """against: the baseline's label; rank: 1 = fastest of those with the same baseline, None: does not rank; over_plain: against plain
     decoding timed in the same job; wasted: share of verified rows, padding included, that were not kept. Times in ms; latencies are
     medians over the arm's runs."""
@@ -39,7 +39,7 @@ class Row:
         return self.against == self.arm.label
 
 
-def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[Row]:
+def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[ReportRow]:
     """Each baseline and, below it, those measured against it, fastest first; those that do not rank last."""
     rows = [row_of(arm, against.get(arm.label)) for arm in arms]
     ranks: dict[str, int] = {}
@@ -51,17 +51,17 @@ def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[Row]:
     return sorted(ranked, key=lambda row: (bases.index(row.against), not row.is_baseline, row.rank is None, row.rank or 0))
 
 
-def speed(row: Row) -> float:
+def speed(row: ReportRow) -> float:
     return row.tokens_per_s or 0.0
 
 
-def row_of(arm: Arm, base: Arm | None) -> Row:
+def row_of(arm: Arm, base: Arm | None) -> ReportRow:
     metrics = [run.metrics for run in arm.runs]
     committed, seconds = total(metrics, "tokens_committed"), total(metrics, "decode_s")
     hits, misses = (sum((each.get("layouts") or {}).get(name) or 0 for each in metrics) for name in ("hits", "misses"))
     verified = total(metrics, "rows_verified") + total(metrics, "rows_padded")
     over = [each["tokens_per_s"] / plain for each in metrics if each.get("tokens_per_s") and (plain := each.get("plain_tokens_per_s"))]
-    return Row(
+    return ReportRow(
         arm=arm,
         tokens_per_s=rate(committed, seconds),
         against=base.label if base else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.knobs import others_of
 from experiments.report.runs import Run
 
@@ -13,7 +13,7 @@ LEAST_RUNS = 3
 QUIET = 0.1  # plain decoding of the same requests may differ by that much from job to job
 
 
-def notes(runs: Sequence[Run], rows: Sequence[Row], codes: int) -> list[str]:
+def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[str]:
     """What a reader must know before any figure."""
     found = []
     arms = [row.arm for row in rows]
@@ -40,7 +40,7 @@ def notes(runs: Sequence[Run], rows: Sequence[Row], codes: int) -> list[str]:
     return found
 
 
-def machine_drift(rows: Sequence[Row]) -> float | None:
+def machine_drift(rows: Sequence[ReportRow]) -> float | None:
     """How much faster the fastest plain decoding of the same requests was than the slowest, over jobs that differ in
     policy alone, if that is more than `QUIET`."""
     plain: dict[object, list[float]] = defaultdict(list)

@@ -52,12 +52,12 @@ def text(report: Report, drawn: list[Drawn]) -> str:
     for evidence, rows in report.by_evidence.items():
         parts += [f"\n## Speed, evidence: {evidence}\n", markdown(rows)]
     for one in drawn:
-        parts.append(f"\n## {one.picture.title}\n")
+        parts.append(f"\n## {one.plot.title}\n")
         if one.reason:
             parts.append(f"Not drawn: {one.reason}.")
         else:
             kinds = ", ".join(dict.fromkeys(panel.evidence for panel in one.panels))
-            parts += [f"{one.picture.says} Evidence: {kinds}.\n", f"![{one.picture.title}](pictures/{one.picture.key}.svg)"]
+            parts += [f"{one.plot.says} Evidence: {kinds}.\n", f"![{one.plot.title}](plots/{one.plot.key}.svg)"]
     if report.failed or report.missing:
         parts.append("\n## Failed, unfinished and not run\n")
         parts += [f"- {run.state}: {markdown_cell(run.folder.name)}: {markdown_cell(trouble(run))}" for run in report.failed]

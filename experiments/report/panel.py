@@ -1,4 +1,4 @@
-"""What a picture is made of: panels of marks, drawn twice, by plotly for the page and by matplotlib for the files."""
+"""What a plot is made of: panels of marks, drawn twice, by plotly for the page and by matplotlib for the files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from experiments.report.arms import Arm
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.runs import Run
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999933", "#ee8866", "#44bb99", "#997700")
@@ -106,21 +106,21 @@ class Panel:
 
 @dataclass(frozen=True)
 class View:
-    """What pictures are drawn from: a row per arm that has figures."""
+    """What plots are drawn from: a row per arm that has figures."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ReportRow]
 
     @property
     def arms(self) -> list[Arm]:
         return [row.arm for row in self.rows]
 
-    def by_evidence(self) -> list[list[Row]]:
+    def by_evidence(self) -> list[list[ReportRow]]:
         kinds = dict.fromkeys(row.arm.evidence for row in self.rows)
         return [[row for row in self.rows if row.arm.evidence == kind] for kind in kinds]
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """draw: panels, or in one line why it does not apply; says: how to read it."""
 
     key: str
@@ -129,13 +129,13 @@ class Picture:
     draw: Callable[[View], list[Panel] | str]
 
 
-def most(rows: Sequence[Row], count: int) -> list[Row]:
-    """As many arms as a picture can hold: baselines, then the fastest of each baseline in turn; in their own order."""
+def most(rows: Sequence[ReportRow], count: int) -> list[ReportRow]:
+    """As many arms as a plot can hold: baselines, then the fastest of each baseline in turn; in their own order."""
     if len(rows) <= count:
         return list(rows)
     chosen = sorted(rows, key=lambda row: (not row.is_baseline, row.rank is None, row.rank or 0))[:count]
     return [row for row in rows if row in chosen]
 
 
-def shown(rows: Sequence[Row], kept: Sequence[Row]) -> str:
+def shown(rows: Sequence[ReportRow], kept: Sequence[ReportRow]) -> str:
     return f" ({len(kept)} of {len(rows)} arms; all are in results.parquet)" if len(kept) < len(rows) else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from experiments.report.columns import COLUMNS
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -28,7 +28,7 @@ LATEX = {
 IN_PAPER = ("arm", "parity", "tokens/s", "ratio", "accept. length", "novel", "rows wasted", "ITL p50 / p99")
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[ReportRow]) -> str:
     lines = ["| " + " | ".join(column.name for column in COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
         cells = [markdown_cell(column.cell(row)) for column in COLUMNS]
@@ -42,12 +42,12 @@ def markdown_cell(text: str) -> str:
     return escape(" ".join(text.split()), quote=False).replace("|", "\\|").replace("*", "\\*").replace("`", "\\`")
 
 
-def latex(rows_by_evidence: dict[str, Sequence[Row]]) -> str:
+def latex(rows_by_evidence: dict[str, Sequence[ReportRow]]) -> str:
     r"""One table a kind of evidence; needs \usepackage{booktabs} and, for invalid rows, \usepackage{soul}."""
     return "\n".join(latex_table(evidence, rows) for evidence, rows in rows_by_evidence.items())
 
 
-def latex_table(evidence: str, rows: Sequence[Row]) -> str:
+def latex_table(evidence: str, rows: Sequence[ReportRow]) -> str:
     columns = [column for column in COLUMNS if column.name in IN_PAPER]
     lines = [f"% evidence: {evidence}", rf"\begin{{tabular}}{{ll{'r' * (len(columns) - 2)}}}", r"\toprule"]
     lines += [" & ".join(latex_cell(column.name) for column in columns) + r" \\", r"\midrule"]

@@ -11,20 +11,20 @@ from rich.console import Console
 from experiments.config.fingerprint import fingerprint_of
 from experiments.io import git_commit, versions, write_json
 from experiments.runs import results
-from experiments.runs.backend import Ground, engine_for
 from experiments.runs.console import show
 from experiments.runs.parity import NOT_CHECKED, Parity, compare
-from experiments.runs.progress import Line
-from experiments.runs.spec import Plan, plan_of
-from experiments.runs.tape_backend import TapeGround
+from experiments.runs.progress import ProgressLine
+from experiments.runs.runtime import Runtime, engine_for
+from experiments.runs.spec import RunSpec, run_spec
+from experiments.runs.tape_runtime import TapeRuntime
 from experiments.runs.trace import FILE, trace_windows
 from experiments.studies.study import run_study
 from experiments.workloads.recorded import write_recording
 from experiments.workloads.tape_set import TapeWorkload
 from mtp.engine import Engine
 from mtp.grants.ring import Ring
-from mtp.grants.stats import grant_figures, request_grants
-from mtp.layouts.stats import layout_figures
+from mtp.grants.stats import grant_stats, request_grants
+from mtp.layouts.stats import layout_stats
 from mtp.metrics import rate, summarise
 from mtp.policies import StaticK
 from mtp.policies.record import Recording
@@ -36,71 +36,71 @@ class ParityError(RuntimeError):
 
 def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
     """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
-    plan = plan_of(config)
-    if plan.study is not None:
-        return run_study(plan.study, folder, run_id, console)
-    workload = plan.workload
-    ground = TapeGround(plan, workload) if isinstance(workload, TapeWorkload) else _on_model(plan, config)
-    return run_on(ground, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
+    spec = run_spec(config)
+    if spec.study is not None:
+        return run_study(spec.study, folder, run_id, console)
+    workload = spec.workload
+    runtime = TapeRuntime(spec, workload) if isinstance(workload, TapeWorkload) else _on_model(spec, config)
+    return run_on(runtime, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
 
 
-def _on_model(plan: Plan, config: DictConfig) -> Ground:
-    from experiments.runs.model_backend import ModelGround  # needs torch, which tapes do without
+def _on_model(spec: RunSpec, config: DictConfig) -> Runtime:
+    from experiments.runs.model_runtime import ModelRuntime  # needs torch, which tapes do without
 
-    return ModelGround(plan, config)
+    return ModelRuntime(spec, config)
 
 
-def run_on(ground: Ground, folder: Path, identity: dict[str, str], console: Console) -> dict[str, Any]:
+def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Console) -> dict[str, Any]:
     """See `run_job`. identity: run_id and fingerprint."""
-    plan, settings = ground.plan, ground.plan.settings
-    ground.announce(console)
-    executor = ground.executor()
-    engine_for(plan, executor, ground.requests)  # refuses what cannot be served before anything is decoded
+    spec, settings = runtime.spec, runtime.spec.settings
+    runtime.print_error(console)
+    executor = runtime.executor()
+    engine_for(spec, executor, runtime.requests)  # refuses what cannot be served before anything is decoded
     reference = None
     if settings.parity != "off":
         with console.status("plain reference"):
-            reference = ground.reference()
-    warmup_s = ground.warm(executor)
-    plain = _plain(ground) if settings.plain else None
-    layout = plan.layout.build(executor.now, lambda: ground.graphs(executor))
-    engine = engine_for(plan, executor, ground.requests, layout=layout)
-    with Line(console, engine, sum(request.max_new_tokens for request in ground.requests), "decoding"):
+            reference = runtime.reference()
+    warmup_s = runtime.warm(executor)
+    plain = _plain(runtime) if settings.plain else None
+    layout = spec.layout.build(executor.now, lambda: runtime.graphs(executor))
+    engine = engine_for(spec, executor, runtime.requests, layout=layout)
+    with ProgressLine(console, engine, sum(request.max_new_tokens for request in runtime.requests), "decoding"):
         began = executor.now()
-        if plan.profile.windows:
-            traced = trace_windows(engine, plan.profile, folder / FILE)
+        if spec.profile.windows:
+            traced = trace_windows(engine, spec.profile, folder / FILE)
         finished = engine.run()
         wall_s = executor.now() - began
     parity = NOT_CHECKED
     if reference is not None:
         in_batch = plain.finished if plain else None
-        parity = compare(reference, finished, plain=in_batch, gap=ground.gap(reference), tolerance=ground.tolerance)
-    metrics = _metrics(ground, engine, identity, _decode_rate(plain) if plain else None, parity, warmup_s, wall_s)
+        parity = compare(reference, finished, plain=in_batch, gap=runtime.gap(reference), tolerance=runtime.tolerance)
+    metrics = _metrics(runtime, engine, identity, _decode_rate(plain) if plain else None, parity, warmup_s, wall_s)
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
     results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
     if isinstance(engine.grants, Ring):
         results.write_grants(folder / "grants.parquet", engine.grants.log)
-    results.write_tokens(folder / "tokens.jsonl", finished, ground.decode)
+    results.write_tokens(folder / "tokens.jsonl", finished, runtime.decode)
     write_json(folder / "metrics.json", metrics)
     first = min(finished, key=lambda done: done.id)
-    show(console, metrics, ground.decode(first.tokens), first.id, str(folder))
-    if plan.profile.windows:
-        console.print(f"trace: {traced} of {plan.profile.windows} windows, slower than the others, for ui.perfetto.dev", soft_wrap=True)
+    show(console, metrics, runtime.decode(first.tokens), first.id, str(folder))
+    if spec.profile.windows:
+        console.print(f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for ui.perfetto.dev", soft_wrap=True)
     failed = [done for done in finished if done.finish == "error"]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: {failed[0].error}")
     if settings.parity == "exact" and not parity.exact:
         raise ParityError(f"tokens differ from plain decoding: {parity.first_difference}")
     if isinstance(engine.learning, Recording):
-        write_recording(folder, engine.learning, ground.requests, executor.limits)
+        write_recording(folder, engine.learning, runtime.requests, executor.limits)
         console.print(f"recorded: replay it with workload=recorded workload.path={folder}", soft_wrap=True)
     return metrics
 
 
-def _plain(ground: Ground) -> Engine:
+def _plain(runtime: Runtime) -> Engine:
     """The fastest plain decoding of the same requests in the same slots, run to its end."""
-    executor = ground.plain_executor()
-    ground.warm(executor, StaticK(0))
-    engine = engine_for(ground.plan, executor, ground.requests, StaticK(0))
+    executor = runtime.plain_executor()
+    runtime.warm(executor, StaticK(0))
+    engine = engine_for(runtime.spec, executor, runtime.requests, StaticK(0))
     engine.run()
     return engine
 
@@ -115,11 +115,11 @@ def _seconds(engine: Engine, kind: str) -> float:
 
 
 def _metrics(
-    ground: Ground, engine: Engine, identity: dict[str, str], plain: float | None, parity: Parity, warmup_s: float, wall_s: float
+    runtime: Runtime, engine: Engine, identity: dict[str, str], plain: float | None, parity: Parity, warmup_s: float, wall_s: float
 ) -> dict[str, Any]:
     windows = [step for step in engine.steps if step.kind == "window"]
     decode_s = _seconds(engine, "window")
-    verify, commit, capture = (sum(getattr(step.halves, part) for step in windows) for part in ("verify", "commit", "capture"))
+    verify, commit, capture = (sum(getattr(step.phases, part) for step in windows) for part in ("verify", "commit", "capture"))
     figures = summarise(
         engine.rounds,
         engine.finished,
@@ -134,14 +134,14 @@ def _metrics(
         **identity,
         "git_commit": git_commit(),
         "versions": versions(),
-        "device": ground.device,
-        "evidence": ground.evidence,
+        "device": runtime.device,
+        "evidence": runtime.evidence,
         **figures,
         "plain_tokens_per_s": plain,
         "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
         "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
-        "grants": grant_figures(engine.grants),
+        "grants": grant_stats(engine.grants),
         "policy": engine.learning.report() if engine.learning else None,
-        "layouts": layout_figures(engine.layout.key, engine.layout.stats(), (step.halves for step in windows), decode_s=decode_s),
+        "layouts": layout_stats(engine.layout.key, engine.layout.stats(), (step.phases for step in windows), decode_s=decode_s),
         "parity": parity.figures(),
     }

@@ -14,7 +14,7 @@ from mtp.engine import Engine
 LIVE_S, PLAIN_S = 0.1, 2.0  # seconds between updates; on tapes there are thousands of commits a second
 
 
-class Line:
+class ProgressLine:
     """A context: while it is open, the engine's commits are counted. total: most tokens its requests may emit."""
 
     def __init__(self, console: Console, engine: Engine, total: int, label: str) -> None:
@@ -25,7 +25,7 @@ class Line:
         self._tokens = self._rounds = self._accepted = 0
         engine.on_tokens = self._committed
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> ProgressLine:
         self._began, self._clock_began = perf_counter(), self._engine.executor.now()
         self._next = self._began + (LIVE_S if self._console.is_terminal else PLAIN_S)
         self._live.start()

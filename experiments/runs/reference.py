@@ -19,7 +19,7 @@ from mtp.request import Request
 
 
 def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
-    settings = setup.plan.settings
+    settings = setup.spec.settings
     return ModelExecutor(
         setup.target,
         None,
@@ -34,7 +34,7 @@ def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
 
 def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Plain]:
     """What each request gives alone, by request id. Raises RuntimeError when plain decoding itself fails: nothing is kept then."""
-    settings = setup.plan.settings
+    settings = setup.spec.settings
     weights = weights_fingerprint(model_folder)
     tokens: dict[str, Plain] = {}
     executor = plain_executor(setup, buckets=settings.buckets)
@@ -68,7 +68,7 @@ def _at_once(request: Request) -> Request:
 
 def _key(setup: Setup, request: Request, weights: str) -> str:
     """Everything the tokens can depend on."""
-    settings, limits = setup.plan.settings, setup.target.limits
+    settings, limits = setup.spec.settings, setup.target.limits
     options = {name: value for name, value in request.__dict__.items() if name not in ("id", "priority", "arrival_s")}
     return fingerprint(
         {

@@ -48,9 +48,9 @@ def write_steps(path: Path, steps: Sequence[Step], began_s: float) -> None:
         "capture_s": pl.Float64,
     }
     columns: dict[str, list[Any]] = {name: [getattr(step, name) for step in steps] for name in ("kind", "rows", "padded", "speculative")}
-    columns["path"] = [step.halves.path if step.kind == "window" else None for step in steps]
+    columns["path"] = [step.phases.path if step.kind == "window" else None for step in steps]
     columns |= {name: [getattr(step, name) - began_s for step in steps] for name in ("start_s", "end_s")}
-    columns |= {f"{name}_s": [getattr(step.halves, name) for step in steps] for name in ("verify", "commit", "capture")}
+    columns |= {f"{name}_s": [getattr(step.phases, name) for step in steps] for name in ("verify", "commit", "capture")}
     write_table(path, columns, schema)
 
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from experiments.config.build import absolute, build, folder
 from experiments.config.checks import BadInput
 from experiments.runs.loading import Loading
-from experiments.runs.spec import Plan
+from experiments.runs.spec import RunSpec
 from experiments.workloads.chat import chat_of
 from experiments.workloads.prompt_file import PromptFile
 from mtp.drafters.protocol import Drafter
@@ -30,7 +30,7 @@ DEFAULT_THREADS = torch.get_num_threads()  # before any job changes it
 
 @dataclass(frozen=True)
 class Setup:
-    plan: Plan
+    spec: RunSpec
     device: torch.device
     target: Target
     drafter: Drafter | None
@@ -39,28 +39,28 @@ class Setup:
     requests: list[Request]
 
 
-def setup(plan: Plan, config: DictConfig) -> Setup:
+def setup(spec: RunSpec, config: DictConfig) -> Setup:
     """Loads target, drafter and prompts. Raises BadInput as above."""
-    settings = plan.settings
-    assert isinstance(plan.workload, PromptFile)
-    assert plan.device is not None
+    settings = spec.settings
+    assert isinstance(spec.workload, PromptFile)
+    assert spec.device is not None
     rows = max((settings.rows, *settings.buckets.sizes))
     path = folder("target.path", config.target)
     torch.set_num_threads(config.device.threads or threads_for(Checkpoint(path)))
-    options = {"slots": settings.slots, "device": plan.device, "rows": rows}
+    options = {"slots": settings.slots, "device": spec.device, "rows": rows}
     cache = to_absolute_path(str(config.cache_dir))
     target = build(absolute(config.target), "target", **options, progress=Loading(), cache=cache)
 
     def load_drafter() -> Drafter | None:
         return build(absolute(config.drafter), "drafter", target=target, buckets=settings.buckets)
 
-    drafter = load_drafter() if plan.policy.depth > 0 else None
-    if drafter is None and isinstance(plan.policy, Record):
+    drafter = load_drafter() if spec.policy.depth > 0 else None
+    if drafter is None and isinstance(spec.policy, Record):
         raise BadInput("drafter is none, expected one whose drafts policy=record can record")
     tokenizer_file = Path(path) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
 
-    chat = chat_of(tokenizer_file.parent, plan.workload.chat)
+    chat = chat_of(tokenizer_file.parent, spec.workload.chat)
 
     def encode(text: str) -> list[int]:
         if tokenizer is None:
@@ -69,8 +69,8 @@ def setup(plan: Plan, config: DictConfig) -> Setup:
             return tokenizer.encode(chat(text), add_special_tokens=False).ids
         return tokenizer.encode(text).ids
 
-    requests = plan.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
-    return Setup(plan, plan.device, target, drafter, load_drafter, tokenizer, requests)
+    requests = spec.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    return Setup(spec, spec.device, target, drafter, load_drafter, tokenizer, requests)
 
 
 def threads_for(checkpoint: Checkpoint) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSpec:
     """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing
     else, and no device; study: then all but its own settings is left aside."""
 
@@ -42,7 +42,7 @@ class Plan:
     study: Study | None = None
 
 
-def plan_of(config: DictConfig) -> Plan:
+def run_spec(config: DictConfig) -> RunSpec:
     """Raises BadInput for any value that cannot be used."""
     on_tapes = brings_tapes(config)
     settings = Settings.of(config, on_tapes=on_tapes)
@@ -68,15 +68,15 @@ def plan_of(config: DictConfig) -> Plan:
     profile = ProfileSettings.of(config.get("profile"))
     if profile.windows and config.study is not None:
         raise BadInput(f"profile.windows is {profile.windows}, but a study is many runs, expected 0")
-    plan = Plan(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, profile, study_of(config))
+    spec = RunSpec(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, profile, study_of(config))
     if on_tapes:
-        return plan
+        return spec
     # every line is read, whatever its text will encode to
     workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     checkpoint = checked_target(config.target)
     if policy.depth > 0:
         checked_drafter(config.drafter, checkpoint)
-    return plan
+    return spec
 
 
 def study_of(config: DictConfig) -> Study | None:

@@ -17,7 +17,7 @@ from experiments.config.build import only_keys
 from experiments.config.checks import BadInput, integer
 from experiments.io import write_whole
 from mtp.engine import Engine
-from mtp.profiling import listening
+from mtp.profiling import profiling_ranges
 
 FILE = "trace.json.gz"
 MOST_WINDOWS = 1000  # a window of a small model is a thousand events
@@ -47,7 +47,7 @@ class ProfileSettings:
 def trace_windows(engine: Engine, profile: ProfileSettings, path: Path) -> int:
     """Steps the engine until the last window to be recorded, or its end; gives how many were."""
     first = profile.skip
-    with Recorder() as recorder:
+    with TraceRecorder() as recorder:
         more = True
         while more and engine.next_window < first + profile.windows:
             recorder.record(not engine.steps or engine.next_window >= first)
@@ -56,14 +56,14 @@ def trace_windows(engine: Engine, profile: ProfileSettings, path: Path) -> int:
     return max(0, engine.next_window - first)
 
 
-class Recorder:
+class TraceRecorder:
     """A context: on its way out, nothing is recorded any more. Several stretches of time become one trace."""
 
     def __init__(self) -> None:
         self._trace: dict[str, Any] = {"traceEvents": []}
         self._open: ExitStack | None = None
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> TraceRecorder:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +89,7 @@ class Recorder:
             stack.enter_context(profiler)
             if cuda:
                 stack.callback(torch.cuda.synchronize)  # what was launched belongs to the stretch
-            stack.enter_context(listening(_range))
+            stack.enter_context(profiling_ranges(_range))
             return stack.pop_all()
 
     def _keep(self, profiler: Any) -> None:

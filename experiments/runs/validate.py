@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.checks import BadInput
 from experiments.config.fingerprint import fingerprint_of
 from experiments.config.overrides import jobs_of, key_of, not_swept, one_line, parse, single_job
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Checked:
     jobs: tuple[tuple[tuple[str, ...], str], ...]
 
 
-def precheck(arguments: Sequence[str], configs: str, name: str) -> Checked:
+def validate(arguments: Sequence[str], configs: str, name: str) -> Checked:
     """Raises BadInput with one line for the first override, key or value that cannot be used."""
     parsed = get_args_parser().parse_args(list(arguments))
     with initialize_config_dir(configs, version_base="1.3"):
@@ -97,7 +97,7 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
 
 def _checked(config: DictConfig) -> str:
     try:
-        plan_of(config)
+        run_spec(config)
         return fingerprint_of(config)
     except BadInput:
         raise

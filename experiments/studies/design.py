@@ -28,7 +28,7 @@ OFF: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class SyntheticDesign:
     """seed: of the first cell's texts; the next one's is one more. The seeds below 1000 are for tuning."""
 
     seed: int = 1000

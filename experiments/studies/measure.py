@@ -20,7 +20,7 @@ def full_batch(engine: Engine, requests: Sequence[str], slots: int) -> dict[str,
     for entry in engine.rounds:
         members[entry.window].append(entry)
     spent = [step.end_s - step.start_s for step in steps]
-    captured = [step.halves.capture for step in steps]
+    captured = [step.phases.capture for step in steps]
     seconds, tokens = dict.fromkeys(requests, 0.0), dict.fromkeys(requests, 0)
     left, full = len(requests), 0
     while full < len(steps) and left >= slots:

@@ -1,4 +1,4 @@
-"""Pictures of a judgement. Needs matplotlib; this module is imported where a picture is drawn."""
+"""Plots of a judgement. Needs matplotlib; this module is imported where a plot is drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.studies.bars import Judged
 from experiments.studies.calibrated import published
 from experiments.studies.published_page import implied_alone
 
-matplotlib.rcParams["svg.hashsalt"] = "mtplab"  # the same picture gives the same file
+matplotlib.rcParams["svg.hashsalt"] = "mtplab"  # the same plot gives the same file
 
 
 def save(figure: plt.Figure, path: Path) -> None:

@@ -72,7 +72,7 @@ class PolicyStudy:
         cells_table(cells, found).write_parquet(folder / "cells.parquet")
         text = page(self.judged, judged, bars, losses, {name: one["arms"] for name, one in found.items()})
         write_whole(folder / "bars.md", text.encode())
-        self._pictures(judged, folder, console)
+        self._plots(judged, folder, console)
         for bar in bars:
             console.print(f"{bar.name}: {bar.reached} of {bar.of} cells; worst {bar.worst}", soft_wrap=True)
         console.print(f"cells with a significant loss (Holm): {', '.join(losses) or 'none'}", soft_wrap=True)
@@ -80,11 +80,11 @@ class PolicyStudy:
         evidence = "tape" if all(cell.family == "tape" for cell in cells.values()) else "synthetic"
         return {"evidence": evidence, "judged": self.judged, "bars": [vars(bar) for bar in bars], "significant_losses": losses}
 
-    def _pictures(self, judged: Sequence[Any], folder: Path, console: Console) -> None:
+    def _plots(self, judged: Sequence[Any], folder: Path, console: Console) -> None:
         try:
             from experiments.studies.plots import regime_map, sensitivity
         except ImportError:
-            console.print("no pictures: matplotlib is not installed (pip install mtplab[report])")
+            console.print("no plots: matplotlib is not installed (pip install mtplab[report])")
             return
         regime_map(judged, folder / "regime_map.svg")
         if any(one.cell.family not in ("design", "tape") for one in judged):

@@ -81,7 +81,7 @@ class Published:
         try:
             from experiments.studies.plots import break_even
         except ImportError:
-            console.print("no pictures: matplotlib is not installed (pip install mtplab[report])")
+            console.print("no plots: matplotlib is not installed (pip install mtplab[report])")
         else:
             break_even(surface, folder / "break_even.svg")
         for name, cell in cells.items():

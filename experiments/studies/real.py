@@ -11,7 +11,7 @@ TEXTS = ("code", "prose", "mixed")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedDesign:
     """drafters, texts: of experiments/assets/tapes; `mixed` is the code and the prose requests together."""
 
     drafters: tuple[str, ...] = DRAFTERS

@@ -31,7 +31,7 @@ class Study(Protocol):
         ...
 
     def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:
-        """Writes tables and pictures; gives what metrics.json holds."""
+        """Writes tables and plots; gives what metrics.json holds."""
         ...
 
 

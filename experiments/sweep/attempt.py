@@ -14,7 +14,7 @@ from experiments.config.overrides import quoted
 from experiments.io import write_json
 from experiments.sweep.folder import LOG, named
 
-LEASH = "MTPLAB_ENDS_WITH_PARENT"
+PARENT_PIPE = "MTPLAB_ENDS_WITH_PARENT"
 SHOWN = 4000  # characters of a log that are kept with a failure
 
 
@@ -31,7 +31,7 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         command = [sys.executable, "-m", "experiments.run", *job.overrides, f"hydra.run.dir={quoted(str(target))}"]
-        environment = {**os.environ, LEASH: "1", "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        environment = {**os.environ, PARENT_PIPE: "1", "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
         with (target / LOG).open("wb") as log:
             code = subprocess.Popen(
                 command,
@@ -50,9 +50,9 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
             )
 
 
-def stay_on_leash() -> None:
+def die_with_parent() -> None:
     """In a job's process: it ends when the process that started it does, even by kill -9."""
-    if os.environ.pop(LEASH, None):
+    if os.environ.pop(PARENT_PIPE, None):
         Thread(target=_end_with_parent, daemon=True).start()
 
 

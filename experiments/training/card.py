@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from experiments.training.corpus import KINDS, documents, packed
-from experiments.training.stats import NEW, PROMPT, TEXTS, figures
+from experiments.training.stats import NEW, PROMPT, TEXTS, stats
 from experiments.training.trainable import Family, family
 
 WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
@@ -23,7 +23,7 @@ WIDTH = 130  # of a line of text
 def write_card(folder: Path) -> dict[str, Any]:
     """Needs training.json beside the weights. Returns the figures."""
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    found = figures(folder, family(training["recipe"]["family"]))
+    found = stats(folder, family(training["recipe"]["family"]))
     (folder / "figures.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card(found, training, folder), encoding="utf-8")
     return found
@@ -39,7 +39,7 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
         data_section(),
         recipe_section(recipe, training["tokens"], training.get("notes", []), kind),
         curve_section(training["history"]),
-        figure_section(found, kind),
+        stats_section(found, kind),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -88,7 +88,7 @@ def curve_section(history: list[list[Any]]) -> str:
     return "\n".join([*lines, *(f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |" for phase, step, minutes, loss in chosen)])
 
 
-def figure_section(found: dict[str, Any], kind: Family) -> str:
+def stats_section(found: dict[str, Any], kind: Family) -> str:
     lines = [
         "## Figures",
         "",

@@ -29,7 +29,7 @@ OWN_SHARE = 0.2  # most of the head's time that they may take
 
 
 @dataclass
-class Place:
+class TrainingPosition:
     """How far a training is. spent_s: in this phase. history: phase, step, minutes in all, loss averaged over the last steps."""
 
     phase: int = 0
@@ -51,7 +51,7 @@ class Training:
         self.model: Target = self.family.target(recipe.shape)
         self.head: Drafter = self.family.drafter(self.model)
         self.shares = {"code": 1 - recipe.prose, "prose": recipe.prose}
-        self.place, self.own = Place(), torch.zeros(0, dtype=torch.long)
+        self.place, self.own = TrainingPosition(), torch.zeros(0, dtype=torch.long)
         self.windows = Windows(corpus.train, self.shares, recipe.length + 1, recipe.seed)
         self.optimizer = Optimizer(self.model, recipe.rate, recipe.decay)
         self.saved = self.ticked = time.monotonic()
@@ -183,7 +183,7 @@ class Training:
         if not file.is_file():
             return
         state = torch.load(file, weights_only=True)
-        self.place = Place(**state["place"])
+        self.place = TrainingPosition(**state["place"])
         self.model.load_state_dict(state["model"])
         self.head.load_state_dict(state["head"])
         if self.place.phase:

@@ -18,7 +18,7 @@ EPS = 1e-6
 
 
 @dataclass(frozen=True)
-class Shape:
+class QwenShape:
     """Sizes of the model. layers: a multiple of `interval`; every interval-th is full attention."""
 
     vocab: int = 2048
@@ -120,7 +120,7 @@ class Rope(nn.Module):
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         size = int(shape.head_size * shape.rotary)
         frequency = shape.theta ** -(torch.arange(0, size, 2).float() / size)
@@ -138,7 +138,7 @@ class Rope(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.shape, size = shape, shape.head_size
         self.q_proj = project(shape.heads * size * 2, shape.hidden)
@@ -171,7 +171,7 @@ class Attention(nn.Module):
 
 
 class GatedDelta(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.shape = shape
         self.widths = [shape.linear_heads * shape.linear_key] * 2 + [shape.linear_heads * shape.linear_value]
@@ -205,7 +205,7 @@ class GatedDelta(nn.Module):
 
 
 class Mlp(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.gate_proj = project(shape.intermediate, shape.hidden)
         self.up_proj = project(shape.intermediate, shape.hidden)
@@ -216,7 +216,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, shape: Shape, layer_type: str) -> None:
+    def __init__(self, shape: QwenShape, layer_type: str) -> None:
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = Norm(shape.hidden), Norm(shape.hidden)
         self.full = layer_type == "full_attention"
@@ -238,7 +238,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
         nn.init.normal_(self.embed_tokens.weight, std=0.02)
@@ -252,7 +252,7 @@ State = list[dict[str, Tensor]]
 class Model(Target):
     """Its head is the embedding."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.shape = shape
         self.model = Decoder(shape)

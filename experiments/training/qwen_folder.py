@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from experiments.training.model import Model, Shape
+from experiments.training.model import Model, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import Family
@@ -43,7 +43,7 @@ def write_folder(model: Model, head: MtpHead, tokenizer: Tokenizer, folder: Path
 def read_folder(folder: Path, drafter: str = "model.safetensors") -> tuple[Model, MtpHead, Tokenizer]:
     """In fp32. drafter: another file of the folder that holds the `mtp.` tensors."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    shape = Shape(
+    shape = QwenShape(
         vocab=config["vocab_size"],
         hidden=config["hidden_size"],
         layers=config["num_hidden_layers"],
@@ -96,7 +96,7 @@ More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram 3
 
 FAMILY = Family(
     name="tiny_qwen",
-    shape=Shape,
+    shape=QwenShape,
     target=Model,
     drafter=MtpHead,
     write=write_folder,

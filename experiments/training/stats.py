@@ -19,7 +19,7 @@ PROMPT, NEW = 48, 128  # tokens of a continued text
 WARM = 16  # first anchors of a window that are not counted: too little context
 
 
-def figures(folder: Path, family: Family) -> dict[str, Any]:
+def stats(folder: Path, family: Family) -> dict[str, Any]:
     """By kind of text: loss, repetition, and each drafter's acceptance. Rates are shares of 1."""
     model, _, tokenizer = family.read(folder)
     corpus = Corpus.load(tokenizer)
@@ -33,7 +33,7 @@ def figures(folder: Path, family: Family) -> dict[str, Any]:
             "held_out_loss": loss(model, text),
             "repetition": sum(after_repeat(row[PROMPT:]) for row in own.tolist()) / (TEXTS * NEW),
             "distinct_4grams": distinct(own[:, PROMPT:]),
-            "heads": {name: head_figures(model, head, text, own) for name, head in heads.items()},
+            "heads": {name: head_stats(model, head, text, own) for name, head in heads.items()},
         }
     return result
 
@@ -45,7 +45,7 @@ def loss(model: Target, text: Tensor) -> float:
 
 
 @torch.no_grad()
-def head_figures(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[str, Any]:
+def head_stats(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[str, Any]:
     """teacher_forced: on held-out text, the true tokens fed; a draft is right if it is the target's own argmax there.
     own: on the target's greedy text, the head's own drafts fed. Each by position: conditional on all drafts before it."""
     taught = []

@@ -21,7 +21,7 @@ TAPES, PROMPTS, LIMITS = "tape.parquet", "prompts.jsonl", "tape.json"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedWorkload:
     """path: the folder of a recorded run; the other keys: as `PromptFile` has them."""
 
     path: str

@@ -20,7 +20,7 @@ KEPT = 1100  # tapes: above the most slots, so that a tape is drawn once while i
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class SyntheticWorkload:
     """requests: 1 to 10,000; prompt_tokens, output_tokens: see `draw_lengths`, output None = max_new_tokens; context: most prompt +
     output tokens; arrivals, rate, trace, priorities: as `PromptFile` has them; the rest: see `Synthesis`."""
 

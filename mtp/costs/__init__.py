@@ -7,8 +7,8 @@ from mtp.costs.models import (
     ScaledCost,
     StaircaseCost,
     TableCost,
-    believed_cost,
     load_cost,
+    planning_cost,
     save_cost,
 )
 
@@ -19,7 +19,7 @@ __all__ = [
     "ScaledCost",
     "StaircaseCost",
     "TableCost",
-    "believed_cost",
     "load_cost",
+    "planning_cost",
     "save_cost",
 ]

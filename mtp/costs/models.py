@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Cost(Protocol):
-    """Seconds. capture_s: of capturing one half of a window as a graph; a window whose layout has no pair of graphs pays both halves."""
+    """Seconds. capture_s: of capturing one phase of a window as a graph; a window whose layout has no pair of graphs pays both."""
 
     @property
     def capture_s(self) -> float: ...
@@ -150,7 +150,7 @@ class ScaledCost:
         return self.factor * self.of.prefill(tokens)
 
 
-def believed_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -> Cost:
+def planning_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -> Cost:
     """What a policy of a run believes: the cost of the buckets that the run pads its windows to (`tight`: none), times `factor`."""
     padded = of if isinstance(buckets, str) else StaircaseCost(of, tuple(buckets))
     return padded if factor == 1 else ScaledCost(padded, factor)

@@ -26,8 +26,8 @@ class CorrectedCost:
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         padded = self.padded[rows - 1] if 0 < rows <= len(self.padded) else rows
-        believed = self.of.window(padded, slots, depth, context)
-        return max(0.1 * believed, believed + self.base + self.row * padded + self.slot * slots + self.draft * depth)
+        cost_model = self.of.window(padded, slots, depth, context)
+        return max(0.1 * cost_model, cost_model + self.base + self.row * padded + self.slot * slots + self.draft * depth)
 
     def prefill(self, tokens: int) -> float:
         return self.of.prefill(tokens)
@@ -41,11 +41,11 @@ class Refit:
     clip: a residual further from the line than this many running mean deviations counts as that far (outliers, first calls).
     """
 
-    def __init__(self, believed: Cost, *, forget: float = 0.995, pull: float = 0.02, every: int = 16, clip: float = 4.0) -> None:
+    def __init__(self, cost_model: Cost, *, forget: float = 0.995, pull: float = 0.02, every: int = 16, clip: float = 4.0) -> None:
         if not 0 < forget <= 1:
             raise ValueError(f"policy.cost_forget is {forget}, expected above 0, at most 1")
-        self.believed = believed
-        self.cost: Cost = believed
+        self.cost_model = cost_model
+        self.cost: Cost = cost_model
         self.windows = 0
         self._forget, self._pull, self._every, self._clip = forget, pull, every, clip
         self._products = [[0.0] * 4 for _ in range(4)]
@@ -54,11 +54,11 @@ class Refit:
         self._deviation: float | None = None
         self._padded: dict[int, int] = {}
 
-    def saw(self, rows: int, padded: int, slots: int, depth: int, context: int, seconds: float) -> None:
+    def observe(self, rows: int, padded: int, slots: int, depth: int, context: int, seconds: float) -> None:
         """One window: rows before padding, rows of padding."""
         self._padded[rows] = rows + padded
         features = (1.0, float(rows + padded), float(slots), float(depth))
-        residual = seconds - self.believed.window(rows + padded, slots, depth, context)
+        residual = seconds - self.cost_model.window(rows + padded, slots, depth, context)
         off = residual - sum(weight * feature for weight, feature in zip(self._line, features, strict=True))
         if self._deviation is None:
             self._deviation = abs(off)
@@ -76,7 +76,7 @@ class Refit:
                 [[value + self._pull * (i == j) for j, value in enumerate(row)] for i, row in enumerate(self._products)], self._targets
             )
             base, row, slot, draft = self._line
-            self.cost = CorrectedCost(self.believed, base, row, slot, draft, self._steps())
+            self.cost = CorrectedCost(self.cost_model, base, row, slot, draft, self._steps())
 
     def _steps(self) -> tuple[int, ...]:
         """Rows as padded; a count not seen yet is padded to the next that was, if that was padded to more."""

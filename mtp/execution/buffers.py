@@ -82,7 +82,7 @@ class Buffers:
         return self._hidden[:bucket]
 
     @contextlib.contextmanager
-    def resting(self) -> Iterator[None]:
+    def dry_run(self) -> Iterator[None]:
         """Nothing is kept: a commit that runs now changes nothing. The next verify finds the real counts again."""
         self.accepted.kept.zero_()
         yield

@@ -21,13 +21,13 @@ from mtp.execution.buffers import copy_into
 from mtp.execution.model import FINISH, NUMERIC_ERROR, ModelExecutor
 from mtp.executor import Outcome
 from mtp.policies import RotateGrow, StaticK
-from mtp.profiling import ranged
+from mtp.profiling import profiled
 from mtp.windows import Group
 from triton_kernels import Advanced, Packed, SlotLimits, SlotState, advance_window
 from triton_kernels.accept import ERROR
 
 
-class PlanningExecutor(ModelExecutor):
+class DevicePlanningModel(ModelExecutor):
     """See `ModelExecutor` and `Planner`. policy: what the device plans by; rows: of a window, always padded to one bucket."""
 
     def __init__(self, *arguments: Any, policy: RotateGrow | StaticK, rows: int = 8, **options: Any) -> None:
@@ -57,7 +57,7 @@ class PlanningExecutor(ModelExecutor):
         self._capped: list[list[int]] = []
         self._speculative = True
         self._stale = True  # the planned window no longer follows from the slots' state
-        self._last: PlannedWork | None = None
+        self._last: DevicePlannedWindow | None = None
 
     # ---- slots
 
@@ -75,9 +75,9 @@ class PlanningExecutor(ModelExecutor):
 
     # ---- windows
 
-    @ranged("stage")
+    @profiled("stage")
     @torch.inference_mode()
-    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> PlannedWork:
+    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> DevicePlannedWindow:
         """Stage the next window: as it was planned or, where the host changed a slot, a cap or the side since, planned anew."""
         if self._last is not None:
             self._last.fetch()
@@ -100,7 +100,7 @@ class PlanningExecutor(ModelExecutor):
             self._plan_next()
             self._stale = False
         self._staged_starts.copy_(self._next.starts)
-        self._last = PlannedWork(self, depth)
+        self._last = DevicePlannedWindow(self, depth)
         return self._last
 
     @torch.inference_mode()
@@ -122,20 +122,20 @@ class PlanningExecutor(ModelExecutor):
             self._chain(window, advanced, depth)
             self._plan_next()
 
-    @ranged("accept")
+    @profiled("accept")
     def _accept_in_place(self, stage: Any) -> Advanced:
         """Picks, accepted prefixes and the slots' move; in stage `all` the next window's plan and rows too."""
         return self._advance(stage, logits=self._logits, vocab=self.limits.vocab)
 
-    @ranged("commit")
+    @profiled("commit")
     def _keep_rows(self, window: Packed, kept: Tensor) -> None:
         self.target.commit(window, kept)
 
-    @ranged("draft")
+    @profiled("draft")
     def _chain(self, window: Packed, advanced: Advanced, depth: int) -> None:
         self.draft(window, advanced.kept, advanced.result[2], advanced.picks, depth)
 
-    @ranged("pack")
+    @profiled("pack")
     def _plan_next(self) -> None:
         self._start_before.copy_(self._start)
         self._advance("plan")
@@ -144,7 +144,7 @@ class PlanningExecutor(ModelExecutor):
         return advance_window(stage, self._state, self._limits, self._next, **inputs, **self._plan)
 
     @contextlib.contextmanager
-    def resting(self) -> Iterator[None]:
+    def dry_run(self) -> Iterator[None]:
         """The planned window is empty: accepting it changes nothing. What is planned meanwhile is taken back."""
         planned = (*self._next, self._start, self._start_before, self._result)
         kept = [table.clone() for table in planned]
@@ -173,16 +173,16 @@ class PlanningExecutor(ModelExecutor):
         return self._staged_starts.diff().tolist()
 
 
-class PlannedWork:
+class DevicePlannedWindow:
     """One window that the device planned. Its groups are the host's to know once its results have come."""
 
-    def __init__(self, executor: PlanningExecutor, depth: int) -> None:
+    def __init__(self, executor: DevicePlanningModel, depth: int) -> None:
         self._executor, self._depth = executor, depth
         self._bucket = executor.buffers.rows
         self._result: Tensor | None = None
         self._event: torch.cuda.Event | None = None
-        self.baked: Hashable = (self._bucket, depth, executor.target.dtype, "planned")
-        self.epoch = executor.drafting.reloads
+        self.graph_constants: Hashable = (self._bucket, depth, executor.target.dtype, "planned")
+        self.graph_epoch = executor.drafting.reloads
 
     def verify(self) -> None:
         self._executor.verify(self._bucket, False)
@@ -204,17 +204,17 @@ class PlannedWork:
     def padded(self) -> int:
         return self._bucket - sum(group.rows for group in self.groups)
 
-    @ranged("read")
+    @profiled("read")
     def outcomes(self) -> Sequence[Outcome]:
         self.fetch()
         rows, kept, finish, *tokens = self._rows()
-        reasons = self._executor.drafting.plain_reason
+        reasons = self._executor.drafting.speculation_disabled
         found = []
         for slot in (slot for slot, count in enumerate(rows) if count):
             text = tuple(column[slot] for column in tokens[: kept[slot]])
             committed = Committed(text, kept[slot], max(0, kept[slot] - 1), FINISH[finish[slot]])
             error = NUMERIC_ERROR if finish[slot] == ERROR else None
-            found.append(Outcome(slot, committed, error=error, plain_reason=reasons(slot)))
+            found.append(Outcome(slot, committed, error=error, speculation_disabled=reasons(slot)))
         return found
 
     def _rows(self) -> list[list[int]]:

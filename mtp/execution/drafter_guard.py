@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from mtp.errors import announce
+from mtp.errors import print_error
 
 
 class Clearable(Protocol):
@@ -66,7 +66,7 @@ class DrafterGuard(Generic[D]):
             self._end(hit, f"the drafter failed again after its reload: {type(again).__name__}: {again}")
             return None
 
-    def plain_reason(self, slot: int) -> str | None:
+    def speculation_disabled(self, slot: int) -> str | None:
         """Why the slot's speculation has ended: said once."""
         if slot not in self.ended or slot in self._told:
             return None
@@ -81,7 +81,7 @@ class DrafterGuard(Generic[D]):
     def _replace(self, reason: str) -> None:
         self.drafter = None
         self.reloads += 1
-        announce(f"the drafter failed: {reason}")
+        print_error(f"the drafter failed: {reason}")
         self._end(self._in_use & self._reloaded, f"the drafter failed a second time: {reason}")
         outcome = "there is no other"
         try:

@@ -17,7 +17,7 @@ from mtp.execution.buffers import Buffers, copy_into
 from mtp.execution.drafter_guard import DrafterGuard
 from mtp.executor import Outcome, stops_of
 from mtp.graphs import capturing
-from mtp.profiling import ranged
+from mtp.profiling import profiled
 from mtp.request import Request
 from mtp.targets.protocol import Target
 from mtp.windows import Group
@@ -120,12 +120,12 @@ class ModelExecutor:
         self._draft_and_report(bucket, depth)
         return self.outcomes([Group(slot, 1)], depth)[0]
 
-    @ranged("stage")
-    def window(self, groups: Sequence[Group], depth: int) -> ModelWork:
+    @profiled("stage")
+    def window(self, groups: Sequence[Group], depth: int) -> ModelWindow:
         self.buffers.stage({group.slot: group.rows for group in groups})
-        return ModelWork(self, groups, depth, bans=bool(self._banning))
+        return ModelWindow(self, groups, depth, bans=bool(self._banning))
 
-    # ---- the two halves of a window: device data in, device data out, nothing read by the host
+    # ---- the two phases of a window: device data in, device data out, nothing read by the host
 
     @torch.inference_mode()
     def verify(self, bucket: int, bans: bool) -> None:
@@ -139,24 +139,24 @@ class ModelExecutor:
         self._keep(bucket)
         self._draft_and_report(bucket, depth)
 
-    @ranged("pack")
+    @profiled("pack")
     def _pack(self, bucket: int) -> None:
         b = self.buffers
         copy_into(b.window(bucket), pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket))
 
-    @ranged("verify")
+    @profiled("verify")
     def _forward(self, bucket: int) -> Tensor:
         logits, hidden = self.target.verify(self.buffers.window(bucket))
         self.buffers.hidden(bucket).copy_(hidden)
         return logits
 
-    @ranged("picks")
+    @profiled("picks")
     def _pick(self, bucket: int, logits: Tensor, bans: bool) -> Picks:
         picks = row_argmax(logits, vocab=self.limits.vocab, **(self._bans(bucket) if bans else {}))
         self.buffers.picks(bucket).copy_(picks.ids)
         return picks
 
-    @ranged("accept")
+    @profiled("accept")
     def _accept(self, bucket: int, picks: Picks) -> None:
         b = self.buffers
         window = b.window(bucket)
@@ -171,12 +171,12 @@ class ModelExecutor:
         early = b.produced[window.slots] + window.group_index < b.min_new[window.slots]
         return {"banned": b.stop_ids[window.slots], "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int()}
 
-    @ranged("commit")
+    @profiled("commit")
     def _keep(self, bucket: int) -> None:
         self.target.commit(self.buffers.window(bucket), self.buffers.accepted.kept)
         self.buffers.move()
 
-    @ranged("draft")
+    @profiled("draft")
     def _draft_and_report(self, bucket: int, depth: int) -> None:
         """The drafter is fed and chains, and the results are laid out for the host."""
         b = self.buffers
@@ -213,18 +213,18 @@ class ModelExecutor:
             self.buffers.draftable[slot] = 0
             self.buffers.held[slot] = 0
 
-    def resting(self) -> contextlib.AbstractContextManager[None]:
+    def dry_run(self) -> contextlib.AbstractContextManager[None]:
         """For warm-ups: while it is open, nothing is kept."""
-        return self.buffers.resting()
+        return self.buffers.dry_run()
 
     # ---- results and time
 
-    @ranged("read")
+    @profiled("read")
     def outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         width = self.buffers.width
         rows = self.buffers.results[:, : 3 + width + 2 * depth].cpu()  # the window's one device-to-host copy
         floats = rows[:, 3 + width + depth :].view(torch.float32)
-        reasons = self.drafting.plain_reason
+        reasons = self.drafting.speculation_disabled
         return [
             _outcome(slot, rows[slot, : 3 + width + depth].tolist(), width, floats[slot].tolist(), reasons(slot))
             for slot in (group.slot for group in groups)
@@ -239,15 +239,15 @@ class ModelExecutor:
         return time.perf_counter()
 
 
-class ModelWork:
+class ModelWindow:
     """One staged window of the model executor."""
 
     def __init__(self, executor: ModelExecutor, groups: Sequence[Group], depth: int, bans: bool) -> None:
         rows = sum(group.rows for group in groups)
         self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
-        self.baked = (self._bucket, depth, executor.target.dtype, bans)
-        self.epoch = executor.drafting.reloads  # a new drafter has buffers of its own
+        self.graph_constants = (self._bucket, depth, executor.target.dtype, bans)
+        self.graph_epoch = executor.drafting.reloads  # a new drafter has buffers of its own
         self.padded = self._bucket - rows
 
     def verify(self) -> None:
@@ -260,9 +260,9 @@ class ModelWork:
         return self._executor.outcomes(self.groups, self._depth)
 
 
-def _outcome(slot: int, row: list[int], width: int, confidence: list[float], plain_reason: str | None) -> Outcome:
+def _outcome(slot: int, row: list[int], width: int, confidence: list[float], speculation_disabled: str | None) -> Outcome:
     kept, finish, held = row[:3]
     committed = Committed(tuple(row[3 : 3 + kept]), kept, max(0, kept - 1), FINISH[finish])
     error = NUMERIC_ERROR if finish == ERROR else None
     drafts = tuple(row[3 + width : 3 + width + held])
-    return Outcome(slot, committed, held, drafts, tuple(confidence[:held]), error, plain_reason)
+    return Outcome(slot, committed, held, drafts, tuple(confidence[:held]), error, speculation_disabled)

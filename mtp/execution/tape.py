@@ -11,7 +11,7 @@ from mtp.commit import commit_group
 from mtp.costs import Cost, LinearCost
 from mtp.execution.drafter_guard import DrafterGuard
 from mtp.executor import Limits, Outcome, stops_of
-from mtp.profiling import ranged
+from mtp.profiling import profiled
 from mtp.request import Request
 from mtp.tape import Tape
 from mtp.windows import Group
@@ -60,7 +60,7 @@ class TapeExecutor:
         self.limits = limits
         self.buckets = buckets
         self.max_depth = max_depth
-        self._work = TapeWork(self)
+        self._work = TapeWindow(self)
         self._cost: Cost = cost or LinearCost()
         self._places: dict[int, _Place] = {}
         self._now = 0.0
@@ -86,15 +86,15 @@ class TapeExecutor:
         self.drafting.call(lambda drafter: drafter.advance([slot]), slot=slot)
         return self._commit(slot, [place.request.prompt[-1]], depth)
 
-    def window(self, groups: Sequence[Group], depth: int) -> TapeWork:
+    def window(self, groups: Sequence[Group], depth: int) -> TapeWindow:
         self._work.stage(groups, depth)
         return self._work
 
-    @ranged("verify")
+    @profiled("verify")
     def verify(self, groups: Sequence[Group]) -> None:
         self.spend(self._window_s(groups, 0))
 
-    @ranged("commit")
+    @profiled("commit")
     def commit(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         """Drafting costs what the depth adds to a window."""
         self.spend(self._window_s(groups, depth) - self._window_s(groups, 0) if depth else 0.0)
@@ -143,7 +143,7 @@ class TapeExecutor:
         if committed.finish:
             return Outcome(slot, committed)
         if slot in self.drafting.ended:
-            return Outcome(slot, committed, plain_reason=self.drafting.plain_reason(slot))
+            return Outcome(slot, committed, speculation_disabled=self.drafting.speculation_disabled(slot))
         held = tape.held(place.emitted - 1, depth)
         confidence = tape.confidence[place.emitted - 1][:held] if tape.confidence else ()
         return Outcome(slot, committed, held, self._drafts(place, held), confidence)
@@ -163,7 +163,7 @@ class TapeExecutor:
         self._now += seconds
 
 
-class TapeWork:
+class TapeWindow:
     """The window in work. There is one per executor, as there is one set of window buffers on a device."""
 
     def __init__(self, executor: TapeExecutor) -> None:
@@ -173,7 +173,7 @@ class TapeWork:
     def stage(self, groups: Sequence[Group], depth: int) -> None:
         rows = sum(group.rows for group in groups)
         bucket = self._executor.buckets.round_up(rows)
-        self.groups, self._depth, self.padded, self.baked = groups, depth, bucket - rows, (bucket, depth)
+        self.groups, self._depth, self.padded, self.graph_constants = groups, depth, bucket - rows, (bucket, depth)
 
     def verify(self) -> None:
         self._executor.verify(self.groups)
@@ -185,6 +185,6 @@ class TapeWork:
         return self._outcomes
 
     @property
-    def epoch(self) -> int:
+    def graph_epoch(self) -> int:
         """Graphs of a tape hold no buffers."""
         return 0

@@ -15,15 +15,15 @@ from mtp.metrics import percentile, rate
 from mtp.request import Finished
 
 
-def grant_figures(grants: Grants) -> dict[str, Any]:
+def grant_stats(grants: Grants) -> dict[str, Any]:
     """The `grants` of metrics.json; with `grant=off`, where nobody holds or waits, there is nothing to count: all None."""
     if isinstance(grants, Ring):
-        return figures_of(grants.log, ring_peak=grants.ring_peak, live_peak=grants.live_peak)
+        return stats_of(grants.log, ring_peak=grants.ring_peak, live_peak=grants.live_peak)
     assert isinstance(grants, Everyone)
-    return dict.fromkeys(figures_of((), ring_peak=0, live_peak=0))
+    return dict.fromkeys(stats_of((), ring_peak=0, live_peak=0))
 
 
-def figures_of(log: Sequence[Grant], *, ring_peak: int, live_peak: int) -> dict[str, Any]:
+def stats_of(log: Sequence[Grant], *, ring_peak: int, live_peak: int) -> dict[str, Any]:
     """A gap: rounds others ran between two grants of a request. switches: grants that began after another request's.
 
     jain_rounds, jain_tokens: Jain's index (1 = equal, 1/n = one has all) over the requests, of the rounds and of the granted
@@ -60,7 +60,7 @@ def request_grants(grants: Grants, finished: Iterable[Finished]) -> dict[str, di
             "rounds_per_grant": rate(sum(grant.rounds for grant in own[request.id]), len(own[request.id])),
             "longest_gap_rounds": max((grant.waited for grant in own[request.id] if grant.again), default=None),
             "stall_s": max((later - earlier for earlier, later in pairwise(request.emitted_s)), default=None),
-            "plain_reason": request.plain_reason,
+            "plain_reason": request.speculation_disabled,
         }
         for request in finished
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from mtp.graphs.capture import CaptureError, Resting, Work, capturing
+from mtp.graphs.capture import CaptureError, DryRun, Work, capturing
 from mtp.graphs.cpu import CpuGraphs
 from mtp.graphs.cuda import CudaGraphs
 from mtp.layouts.cache import Graph, GraphBackend
@@ -47,6 +47,6 @@ class FailingGraphs:
             raise fault
 
 
-def graphs_for(device: torch.device, resting: Resting) -> GraphBackend:
+def graphs_for(device: torch.device, dry_run: DryRun) -> GraphBackend:
     """The device's own backend."""
-    return CudaGraphs(device, resting) if device.type == "cuda" else CpuGraphs(resting)
+    return CudaGraphs(device, dry_run) if device.type == "cuda" else CpuGraphs(dry_run)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 Work = Callable[[], None]
-Resting = Callable[[], contextlib.AbstractContextManager[None]]
+DryRun = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class CaptureError(RuntimeError):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mtp.graphs.capture import CaptureError, Resting, Work, under_way
+from mtp.graphs.capture import CaptureError, DryRun, Work, under_way
 from mtp.layouts.cache import Graph
 
 HOST_READS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "is_nonzero", "equal"}
@@ -51,8 +51,8 @@ class CpuGraphs:
     """Every torch operation and every kernel (one opaque operation each) is recorded, none takes effect, new results are
     poisoned, and what reads the host or shapes by data is refused: work that a CUDA graph would break on fails here too."""
 
-    def __init__(self, resting: Resting) -> None:
-        self._resting = resting
+    def __init__(self, dry_run: DryRun) -> None:
+        self._resting = dry_run
         self._bytes = 0
         self._recording = False
 

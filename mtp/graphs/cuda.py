@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from mtp.graphs.capture import Resting, Work, under_way
+from mtp.graphs.capture import DryRun, Work, under_way
 from mtp.layouts.cache import Graph
 
 
@@ -19,8 +19,8 @@ class CudaGraphs:
     own caches for the life of the process.
     """
 
-    def __init__(self, device: torch.device, resting: Resting) -> None:
-        self._device, self._resting = device, resting
+    def __init__(self, device: torch.device, dry_run: DryRun) -> None:
+        self._device, self._resting = device, dry_run
         self._stream = torch.cuda.Stream(device)
         self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # a pool lives as long as a graph in it
         with self._side_stream():  # its matmul workspace must not belong to the first graph's pool

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from mtp.errors import announce
-from mtp.profiling import ranged
+from mtp.errors import print_error
+from mtp.profiling import profiled
 
 Path = Literal["eager", "replayed", "capturing"]
 RETRIES = 2  # failed captures of one key after which it stays eager
@@ -38,8 +38,8 @@ class GraphBackend(Protocol):
         ...
 
 
-class WindowWork(Protocol):
-    """One window's two halves. `verify` may run any number of times; `commit` exactly once with its kept counts."""
+class WindowPhases(Protocol):
+    """The two phases of a window. `verify` may run any number of times; `commit` exactly once with its kept counts."""
 
     def verify(self) -> None: ...
 
@@ -61,8 +61,8 @@ class LayoutStats:
 
 
 @dataclass(frozen=True)
-class Halves:
-    """Seconds of one window: of each half, and of a capture before them. path: `capturing` if one was tried, failed or not."""
+class PhaseTimes:
+    """Seconds of one window: of each phase, and of a capture before them. path: `capturing` if one was tried, failed or not."""
 
     verify: float
     commit: float
@@ -79,11 +79,11 @@ class _Pair:
     verify: Graph
     commit: Graph
 
-    @ranged("verify graph")
+    @profiled("verify graph")
     def replay_verify(self) -> None:
         self.verify.replay()
 
-    @ranged("commit graph")
+    @profiled("commit graph")
     def replay_commit(self) -> None:
         self.commit.replay()
 
@@ -127,8 +127,8 @@ class LayoutCache:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._pairs
 
-    def run(self, key: Hashable, window: WindowWork) -> Halves:
-        """Verify and commit the window. key: everything that its graphs bake in."""
+    def run(self, key: Hashable, window: WindowPhases) -> PhaseTimes:
+        """Verify and commit the window. key: everything that is constant in its graphs."""
         captured_before = self._capture_s
         path: Path = "eager"
         if key in self._pairs:
@@ -144,11 +144,11 @@ class LayoutCache:
                 self._capture(key, window)
         pair = self._pairs.get(key)
         verify, commit = (window.verify, window.commit) if pair is None else (pair.replay_verify, pair.replay_commit)
-        halves = timed_halves(verify, commit, self._clock)
-        return replace(halves, capture=self._capture_s - captured_before, path=path)
+        phases = timed_phases(verify, commit, self._clock)
+        return replace(phases, capture=self._capture_s - captured_before, path=path)
 
     def clear(self) -> None:
-        """Drop every pair, and forget which keys failed: something baked into all of them has changed."""
+        """Drop every pair, and forget which keys failed: a constant of all of them has changed."""
         while self._pairs:
             self._pairs.popitem()[1].reset()
         self._failed.clear()
@@ -159,33 +159,33 @@ class LayoutCache:
     def _worth_capturing(self, key: Hashable) -> bool:
         return not self._given_up and self._sights[key] >= self._capture_on and self._failed[key] < RETRIES
 
-    @ranged("capture")
-    def _capture(self, key: Hashable, window: WindowWork) -> None:
+    @profiled("capture")
+    def _capture(self, key: Hashable, window: WindowPhases) -> None:
         """A pair, or nothing at all. Room is made first, so that there are never more than `capacity` pairs."""
         while len(self._pairs) >= self._capacity:
             self._evict_oldest()
         began = self._clock()
-        halves: list[Graph] = []
+        phases: list[Graph] = []
         try:
             for work in (window.verify, window.commit):
-                halves.append(self._capture_half(work))
+                phases.append(self._capture_phase(work))
         except Exception as fault:
-            for half in halves:
-                half.reset()
+            for graph in phases:
+                graph.reset()
             self._failed[key] += 1
             self._counts["failures"] += 1
-            announce(f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly")
+            print_error(f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly")
             return
         finally:
             self._capture_s += self._clock() - began
-        self._pairs[key] = _Pair(*halves)
+        self._pairs[key] = _Pair(*phases)
         self._counts["captures"] += 1
         self._unused += 1
         if self._give_up_after is not None and self._unused >= self._give_up_after:
             self._given_up = True
             logging.getLogger(__name__).warning("layout cache: %d captures without a hit, no more captures", self._unused)
 
-    def _capture_half(self, work: Callable[[], None]) -> Graph:
+    def _capture_phase(self, work: Callable[[], None]) -> Graph:
         """Out of memory evicts the others, oldest first, and tries again."""
         while True:
             try:
@@ -201,10 +201,10 @@ class LayoutCache:
         self._counts["evictions"] += 1
 
 
-def timed_halves(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]) -> Halves:
-    """Run both halves of a window."""
+def timed_phases(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]) -> PhaseTimes:
+    """Run both phases of a window."""
     began = clock()
     verify()
     verified = clock()
     commit()
-    return Halves(verified - began, clock() - verified)
+    return PhaseTimes(verified - began, clock() - verified)

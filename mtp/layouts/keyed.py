@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from mtp.executor import Work
-from mtp.layouts.cache import Halves, LayoutCache, LayoutStats, timed_halves
+from mtp.executor import StagedWindow
+from mtp.layouts.cache import LayoutCache, LayoutStats, PhaseTimes, timed_phases
 from mtp.layouts.keys import KEYS, LayoutKey, layout_key
 from mtp.windows import Group
 
@@ -17,7 +17,7 @@ class Layout(Protocol):
     @property
     def key(self) -> str: ...
 
-    def run(self, groups: Sequence[Group], work: Work) -> Halves: ...
+    def run(self, groups: Sequence[Group], work: StagedWindow) -> PhaseTimes: ...
 
     def stats(self) -> LayoutStats: ...
 
@@ -30,15 +30,15 @@ class Eager:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    def run(self, groups: Sequence[Group], work: Work) -> Halves:
-        return timed_halves(work.verify, work.commit, self._clock)
+    def run(self, groups: Sequence[Group], work: StagedWindow) -> PhaseTimes:
+        return timed_phases(work.verify, work.commit, self._clock)
 
     def stats(self) -> LayoutStats:
         return LayoutStats()
 
 
 class Keyed:
-    """Windows with the same layout key, and the same baked-in values, share a pair of graphs, until an epoch ends."""
+    """Windows with the same layout key, and the same graph constants, share a pair of graphs, until a graph epoch ends."""
 
     def __init__(self, key: LayoutKey, cache: LayoutCache) -> None:
         if key not in KEYS:
@@ -46,13 +46,13 @@ class Keyed:
         self.key = key
         self._key: LayoutKey = key
         self._cache = cache
-        self._epoch: int | None = None
+        self._graph_epoch: int | None = None
 
-    def run(self, groups: Sequence[Group], work: Work) -> Halves:
-        if work.epoch != self._epoch:
-            self._epoch = work.epoch
+    def run(self, groups: Sequence[Group], work: StagedWindow) -> PhaseTimes:
+        if work.graph_epoch != self._graph_epoch:
+            self._graph_epoch = work.graph_epoch
             self._cache.clear()
-        return self._cache.run((layout_key(groups, self._key), work.baked), work)
+        return self._cache.run((layout_key(groups, self._key), work.graph_constants), work)
 
     def stats(self) -> LayoutStats:
         return self._cache.stats()

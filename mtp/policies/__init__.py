@@ -11,10 +11,10 @@ from mtp.policies.planned.ewma import EwmaPolicy
 from mtp.policies.planned.hindsight import Hindsight
 from mtp.policies.planned.oracle import Oracle, TapeOracle
 from mtp.policies.planned.oracle_p import OracleP
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow_beta import ShadowBeta
 from mtp.policies.planned.survival_topk import SurvivalTopk
-from mtp.policies.protocol import Decision, Declining, Learning, Part, Policy, Seen
+from mtp.policies.protocol import Decision, Declining, Learning, Policy, SlotResult, WindowResult
 from mtp.policies.record import Record
 from mtp.policies.rotate_anchors_first import RotateAnchorsFirst
 from mtp.policies.rotate_grow import RotateGrow
@@ -35,15 +35,15 @@ __all__ = [
     "MeasuredAB",
     "Oracle",
     "OracleP",
-    "Part",
-    "Planned",
+    "PlannedPolicy",
     "Policy",
     "Record",
     "RotateAnchorsFirst",
     "RotateGrow",
-    "Seen",
     "ShadowBeta",
+    "SlotResult",
     "StaticK",
     "SurvivalTopk",
     "TapeOracle",
+    "WindowResult",
 ]

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Self
 
 from mtp.policies.checks import check_count, check_number, checked_sizes
-from mtp.policies.protocol import Decision, Seen
+from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, static_k
 
 
@@ -77,20 +77,20 @@ class B1Gate:
         depth = self.k if state.lately or last_probe else 0
         return Decision(static_k(slots, k=self.k if state.lately else 0, rows=rows, start=start, sizes=self.sizes), depth)
 
-    def saw(self, seen: Seen) -> None:
+    def observe(self, result: WindowResult) -> None:
         state = self.state
-        if not seen.parts[0].rows:
+        if not result.slots[0].rows:
             return
         state.since += 1
         if state.state != "profiling":
             return
         if not state.lately:
-            state.plain.append(seen.seconds)
+            state.plain.append(result.seconds)
             return
-        whole = [part for part in seen.parts if not part.committed.finish and part.committed.tokens]
+        whole = [part for part in result.slots if not part.committed.finish and part.committed.tokens]
         if not whole or all(part.rows == 1 for part in whole):
             return  # clipped, or nobody had drafts
-        state.rounds.append((sum(1 + part.committed.accepted for part in whole) / len(whole), seen.seconds))
+        state.rounds.append((sum(1 + part.committed.accepted for part in whole) / len(whole), result.seconds))
         if len(state.rounds) == self.samples:
             self._decide(state)
 
@@ -103,7 +103,7 @@ class B1Gate:
         state.since = 0
         state.decided[state.state] = state.decided.get(state.state, 0) + 1
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         """The next window's pairing is another: it starts over there."""
 
     def report(self) -> dict[str, Any]:

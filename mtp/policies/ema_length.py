@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from mtp.policies.checks import check_count, check_number, checked_sizes
-from mtp.policies.protocol import Decision, Seen
+from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, static_k
 
 
@@ -61,8 +61,8 @@ class EmaLength:
         k = self.levels[self.state.level]
         return Decision(static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes), k)
 
-    def saw(self, seen: Seen) -> None:
-        whole = [part for part in seen.parts if part.rows > 1 and not part.committed.finish and part.committed.tokens]
+    def observe(self, result: WindowResult) -> None:
+        whole = [part for part in result.slots if part.rows > 1 and not part.committed.finish and part.committed.tokens]
         if not whole:
             return
         state = self.state
@@ -78,7 +78,7 @@ class EmaLength:
         elif state.level + 1 < len(self.levels) and state.mean > k - self.rise:
             state.level, state.moves = state.level + 1, state.moves + 1
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         """Nothing is kept of a single request."""
 
     def report(self) -> dict[str, Any]:

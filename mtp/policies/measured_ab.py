@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from mtp.policies.checks import check_count, check_number, checked_sizes
-from mtp.policies.protocol import Decision, Seen
+from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, static_k
 
 
@@ -69,13 +69,13 @@ class MeasuredAB:
         k = self.arms[self.state.trying]
         return Decision(static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes), k)
 
-    def saw(self, seen: Seen) -> None:
+    def observe(self, result: WindowResult) -> None:
         state = self.state
-        if not seen.parts[0].rows:
+        if not result.slots[0].rows:
             return  # a prefill
         if state.left <= self.window:
-            state.tokens += sum(len(part.committed.tokens) for part in seen.parts)
-            state.seconds += seen.seconds
+            state.tokens += sum(len(part.committed.tokens) for part in result.slots)
+            state.seconds += result.seconds
         state.left -= 1
         if state.left == 0:
             self._judge(state, state.tokens / state.seconds if state.seconds else 0.0)
@@ -98,7 +98,7 @@ class MeasuredAB:
             left = int(state.phase.removeprefix("holding ")) - 1
             state.phase = f"holding {left}" if left else "incumbent"
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         """Nothing is kept of a single request."""
 
     def report(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Declining(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class SlotResult:
     """What became of one slot in a window, or at the end of its prefill (rows 0).
 
     position: its anchor's, before; drafts, confidence: token ids of the drafts it holds now, and the drafter's own view of them.
@@ -60,11 +60,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WindowResult:
     """One window, or the end of one prefill, as it went. rows: before padding; depth: drafted after it; seconds: of the step,
     planning included, booking and captures left out."""
 
-    parts: tuple[Part, ...]
+    slots: tuple[SlotResult, ...]
     rows: int
     padded: int
     depth: int
@@ -79,11 +79,11 @@ class Learning(Policy, Protocol):
         """Settings with a fresh state."""
         ...
 
-    def saw(self, seen: Seen) -> None:
+    def observe(self, result: WindowResult) -> None:
         """After every window and every prefill, before their tokens are booked: those that end here have not left yet."""
         ...
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         """The request has ended, wherever it was: what was kept about it alone goes."""
         ...
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mtp.policies.protocol import Decision, Seen
+from mtp.policies.protocol import Decision, WindowResult
 from mtp.tape import Tape
-from mtp.tape.stats import tape_figures
+from mtp.tape.stats import tape_stats
 from mtp.windows import SlotView, static_k
 
 
@@ -31,16 +31,16 @@ class Record:
         """One row for everyone."""
         return Decision(static_k(slots, k=0, rows=rows, start=start, sizes=self.sizes), self.depth)
 
-    def saw(self, seen: Seen) -> None: ...
+    def observe(self, result: WindowResult) -> None: ...
 
-    def left(self, request: str) -> None: ...
+    def release(self, request: str) -> None: ...
 
     def report(self) -> dict[str, Any]:
         return {}
 
 
 @dataclass(frozen=True)
-class Row:
+class RecordedToken:
     """An output token, the drafts made with it as the anchor, and the drafter's confidence in each."""
 
     token: int
@@ -52,15 +52,15 @@ class Row:
 class Recording(Record):
     """The state: rows, by request."""
 
-    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[str, list[RecordedToken]] = field(default_factory=lambda: defaultdict(list))
 
-    def saw(self, seen: Seen) -> None:
-        for part in seen.parts:
-            self.rows[part.request] += [Row(token, part.drafts, part.confidence) for token in part.committed.tokens]
+    def observe(self, result: WindowResult) -> None:
+        for part in result.slots:
+            self.rows[part.request] += [RecordedToken(token, part.drafts, part.confidence) for token in part.committed.tokens]
 
     def report(self) -> dict[str, Any]:
-        """What the tapes say about the drafter: see `tape_figures`."""
-        return tape_figures(self.tapes().values(), self.depth)
+        """What the tapes say about the drafter: see `tape_stats`."""
+        return tape_stats(self.tapes().values(), self.depth)
 
     def tapes(self) -> dict[str, Tape]:
         """What was recorded, by request; of one that was cut short, as far as it got."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Profile:
+class AcceptanceProfile:
     """survival[j]: share of chains whose first j + 1 drafts were all accepted; task, thinking: of the text it was measured on."""
 
     survival: tuple[float, ...]
@@ -23,8 +23,8 @@ class Profile:
         return known + tuple(self.survival[-1] * further**place for place in range(1, depth - len(known) + 1))
 
 
-PROFILES: dict[str, Profile] = {
-    "flash-next-code": Profile(
+PROFILES: dict[str, AcceptanceProfile] = {
+    "flash-next-code": AcceptanceProfile(
         (0.91, 0.85, 0.76),
         "Qwen3.8-Flash-Next",
         "code",
@@ -32,29 +32,31 @@ PROFILES: dict[str, Profile] = {
         "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS",
         "caption says conditional but its own counts show cumulative",
     ),
-    "flash-next-story": Profile(
+    "flash-next-story": AcceptanceProfile(
         (0.68, 0.38, 0.2), "Qwen3.8-Flash-Next", "story", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "cumulative (as above)"
     ),
-    "flash-next-essay": Profile(
+    "flash-next-essay": AcceptanceProfile(
         (0.65, 0.38, 0.17), "Qwen3.8-Flash-Next", "essay", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "cumulative (as above)"
     ),
-    "flash-next-mixed": Profile(
+    "flash-next-mixed": AcceptanceProfile(
         (0.88, 0.73, 0.62), "Qwen3.8-Flash-Next", "mixed", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "k=3"
     ),
-    "flash-next-prose-mlx": Profile((0.74, 0.48, 0.29), "Qwen3.8-Flash-Next", "prose", False, "jundot/omlx #3352", "from conditionals"),
-    "qwen38-27b-code": Profile(
+    "flash-next-prose-mlx": AcceptanceProfile(
+        (0.74, 0.48, 0.29), "Qwen3.8-Flash-Next", "prose", False, "jundot/omlx #3352", "from conditionals"
+    ),
+    "qwen38-27b-code": AcceptanceProfile(
         (0.9, 0.78, 0.6), "Qwen3.8-27B", "code", False, "SemiAnalysisAI/InferenceX #3304", "from AL differences across separate runs"
     ),
-    "qwen38-27b-code-think": Profile(
+    "qwen38-27b-code-think": AcceptanceProfile(
         (0.73, 0.48, 0.31), "Qwen3.8-27B", "code", True, "SemiAnalysisAI/InferenceX #3304", "from AL differences across separate runs"
     ),
-    "qwen35-397b-code": Profile(
+    "qwen35-397b-code": AcceptanceProfile(
         (0.92, 0.78, 0.63), "Qwen3.5-397B", "code", False, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
     ),
-    "qwen35-397b-code-think": Profile(
+    "qwen35-397b-code-think": AcceptanceProfile(
         (0.93, 0.8, 0.66), "Qwen3.5-397B", "code", True, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
     ),
-    "deepseek-v4-pro-code": Profile(
+    "deepseek-v4-pro-code": AcceptanceProfile(
         (0.92, 0.69, 0.36),
         "DeepSeek-V4-Pro",
         "code",
@@ -62,7 +64,7 @@ PROFILES: dict[str, Profile] = {
         "SemiAnalysisAI/InferenceX golden AL",
         "from AL differences across separate runs",
     ),
-    "deepseek-v4-pro-code-think": Profile(
+    "deepseek-v4-pro-code-think": AcceptanceProfile(
         (0.79, 0.48, 0.22),
         "DeepSeek-V4-Pro",
         "code",
@@ -70,16 +72,16 @@ PROFILES: dict[str, Profile] = {
         "SemiAnalysisAI/InferenceX golden AL",
         "from AL differences across separate runs",
     ),
-    "glm-52-code": Profile(
+    "glm-52-code": AcceptanceProfile(
         (0.84, 0.66, 0.49), "GLM-5.2", "code", True, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
     ),
-    "glm-5-a": Profile((0.94, 0.77, 0.57), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
-    "glm-5-b": Profile((0.88, 0.75, 0.61), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
+    "glm-5-a": AcceptanceProfile((0.94, 0.77, 0.57), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
+    "glm-5-b": AcceptanceProfile((0.88, 0.75, 0.61), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
 }
 
 
 @dataclass(frozen=True)
-class Part:
+class Stretch:
     """A stretch of text like one profile; tokens: its mean length (geometric)."""
 
     profile: str
@@ -90,7 +92,7 @@ class Part:
 class Regime:
     """A text goes round its parts; whole: each text is of one part only, drawn by the parts' lengths."""
 
-    parts: tuple[Part, ...]
+    stretches: tuple[Stretch, ...]
     whole: bool = False
 
 
@@ -98,21 +100,21 @@ CODE, PROSE, THINK = "flash-next-code", "flash-next-prose-mlx", "qwen38-27b-code
 ALL_OF_IT = 1e9  # tokens
 
 REGIMES: dict[str, Regime] = {
-    "code": Regime((Part(CODE, ALL_OF_IT),)),
-    "prose": Regime((Part(PROSE, ALL_OF_IT),)),
-    "chat": Regime((Part("glm-5-b", ALL_OF_IT),)),  # service logs
-    "think": Regime((Part(THINK, ALL_OF_IT),)),
-    "mixed": Regime((Part(CODE, 1), Part(PROSE, 1)), whole=True),  # a request is one or the other
-    "switch": Regime((Part(CODE, 64), Part(PROSE, 64))),  # prose with code blocks
-    "bursty": Regime((Part(PROSE, 48), Part("glm-5-a", 12))),  # short stretches that are nearly copied
-    "agentic": Regime((Part(THINK, 120), Part(CODE, 30), Part("flash-next-story", 20))),  # thought, a tool call, a remark
+    "code": Regime((Stretch(CODE, ALL_OF_IT),)),
+    "prose": Regime((Stretch(PROSE, ALL_OF_IT),)),
+    "chat": Regime((Stretch("glm-5-b", ALL_OF_IT),)),  # service logs
+    "think": Regime((Stretch(THINK, ALL_OF_IT),)),
+    "mixed": Regime((Stretch(CODE, 1), Stretch(PROSE, 1)), whole=True),  # a request is one or the other
+    "switch": Regime((Stretch(CODE, 64), Stretch(PROSE, 64))),  # prose with code blocks
+    "bursty": Regime((Stretch(PROSE, 48), Stretch("glm-5-a", 12))),  # short stretches that are nearly copied
+    "agentic": Regime((Stretch(THINK, 120), Stretch(CODE, 30), Stretch("flash-next-story", 20))),  # thought, a tool call, a remark
 }
 
 
 def regime_of(name: str) -> Regime:
     """A regime, or one of the profiles throughout. Raises ValueError for another name."""
     if name in PROFILES:
-        return Regime((Part(name, ALL_OF_IT),))
+        return Regime((Stretch(name, ALL_OF_IT),))
     if name not in REGIMES:
         raise ValueError(f"regime is {name!r}, expected one of {', '.join([*REGIMES, *PROFILES])}")
     return REGIMES[name]

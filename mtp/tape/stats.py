@@ -13,7 +13,7 @@ from mtp.tape.tape import Tape
 BINS = 10
 
 
-def tape_figures(tapes: Iterable[Tape], depth: int) -> dict[str, Any]:
+def tape_stats(tapes: Iterable[Tape], depth: int) -> dict[str, Any]:
     """Over all tokens whose whole chain of `depth` drafts can be judged (the last `depth` of a text cannot).
 
     survival[j]: share of chains whose first j + 1 drafts are right (a chain that is shorter counts as wrong there); offered: share

@@ -63,8 +63,8 @@ class Synthesis:
         draw = np.random.default_rng(seed)
         solved, regime, places = _solved(self), regime_of(self.regime), length + self.depth
         tokens = draw.integers(0, self.vocab, length)
-        parts = _parts(regime, places, draw)
-        logits = _logits(solved.levels, parts, _difficulty(draw, places, self.correlation), self.spread, self.depth)[:length]
+        stretches = _parts(regime, places, draw)
+        logits = _logits(solved.levels, stretches, _difficulty(draw, places, self.correlation), self.spread, self.depth)[:length]
         truth = _sigmoid(logits)
         right = draw.random(truth.shape) < truth
         matches = np.minimum.accumulate(right, axis=1).sum(1)
@@ -92,10 +92,10 @@ def _solved(settings: Synthesis) -> _Solved:
     regime, depth = regime_of(settings.regime), settings.depth
     draw = np.random.default_rng(0)
     z = _chains(draw, depth, settings.correlation)  # [CHAINS, depth]
-    levels = np.stack([_levels(PROFILES[part.profile].chain(depth), z, settings.spread) for part in regime.parts])
-    shares = np.array([part.tokens for part in regime.parts]) / sum(part.tokens for part in regime.parts)
-    parts = np.repeat(np.arange(len(shares)), np.diff(np.round(np.append(0, shares.cumsum()) * CHAINS).astype(int)))
-    logits = levels[parts] - settings.spread * z
+    levels = np.stack([_levels(PROFILES[part.profile].chain(depth), z, settings.spread) for part in regime.stretches])
+    shares = np.array([part.tokens for part in regime.stretches]) / sum(part.tokens for part in regime.stretches)
+    stretches = np.repeat(np.arange(len(shares)), np.diff(np.round(np.append(0, shares.cumsum()) * CHAINS).astype(int)))
+    logits = levels[stretches] - settings.spread * z
     mean, sd = logits.mean(0), np.maximum(logits.std(0), 1e-9)
     p, noise = _sigmoid(logits), draw.standard_normal(logits.shape)
     reach = np.cumprod(p, 1) / p  # that a draft's turn comes
@@ -169,21 +169,21 @@ def _difficulty(draw: np.random.Generator, places: int, correlation: float) -> F
 
 def _parts(regime: Regime, places: int, draw: np.random.Generator) -> NDArray[np.int64]:
     """Which part every place belongs to. A text begins somewhere within its round of parts."""
-    shares = np.array([part.tokens for part in regime.parts])
+    shares = np.array([part.tokens for part in regime.stretches])
     first = int(draw.choice(len(shares), p=shares / shares.sum()))
     if regime.whole or len(shares) == 1:
         return np.full(places, first)
-    parts: list[int] = []
-    while len(parts) < places:
-        parts += [first] * int(draw.geometric(1 / shares[first]))
+    stretches: list[int] = []
+    while len(stretches) < places:
+        stretches += [first] * int(draw.geometric(1 / shares[first]))
         first = (first + 1) % len(shares)
-    return np.array(parts[:places])
+    return np.array(stretches[:places])
 
 
-def _logits(levels: Floats, parts: NDArray[np.int64], z: Floats, spread: float, depth: int) -> Floats:
+def _logits(levels: Floats, stretches: NDArray[np.int64], z: Floats, spread: float, depth: int) -> Floats:
     """[places - depth, depth]: of the chain made at each token."""
     aims = np.arange(len(z) - depth)[:, None] + np.arange(1, depth + 1)
-    return levels[parts[aims], np.arange(depth)] - spread * z[aims]
+    return levels[stretches[aims], np.arange(depth)] - spread * z[aims]
 
 
 def _sigmoid(x: Floats) -> Floats:

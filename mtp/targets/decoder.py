@@ -17,7 +17,7 @@ from mtp.targets.layers.rope import Rope, Rotation
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.config import TextConfig
 from mtp.targets.loading.weights import Progress, Weights
-from mtp.targets.protocol import SlotState
+from mtp.targets.protocol import RecurrentState
 from triton_kernels import Packed
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -40,7 +40,7 @@ class DecoderTarget(ABC):
     norm: Norm  # the last one
     ropes: dict[str, Rope]  # by layer type
     caches: list[KvCache]  # in the order of layers, of those that have their own
-    states: Sequence[SlotState]  # other state of the slots
+    states: Sequence[RecurrentState]  # other state of the slots
 
     def __init__(
         self,

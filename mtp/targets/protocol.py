@@ -73,7 +73,7 @@ class TextTarget(Target, Protocol):
         ...
 
 
-class SlotState(Protocol):
+class RecurrentState(Protocol):
     """Recurrent state of the slots, and what a verified window leaves for its commit."""
 
     def commit(self, starts: Tensor, kept: Tensor) -> None:

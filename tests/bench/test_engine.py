@@ -15,7 +15,7 @@ from bench import engine, report
 from bench.decoding import comparisons, rows_to_time
 from bench.decoding import runs as decoding
 from bench.decoding.alternating import Pairs, alternate, product
-from bench.decoding.transformers_peer import assistance, load_theirs, theirs
+from bench.decoding.transformers_peer import assistance, load_transformers, reference
 from bench.rows import read_rows, row_of, write_rows_to
 from experiments.assets import MODELS
 from mtp.costs import LinearCost
@@ -125,16 +125,16 @@ def test_all_of_it_once(folder, tmp_path, monkeypatch, capsys):
 def test_their_assisted_generation_is_tried_before_it_is_timed(folder, tmp_path):
     gemma = write_gemma4(tmp_path / "gemma")
     assistant = write_assistant(tmp_path / "assistant", gemma)
-    model, text = load_theirs(gemma, torch.float32, torch.device("cpu")), (5, 6, 7, 8)
+    model, text = load_transformers(gemma, torch.float32, torch.device("cpu")), (5, 6, 7, 8)
     options, said = assistance(model, gemma, assistant, text)
     assert said == "assistant_model"
-    assert theirs(model, [text], **options)(9) == theirs(model, [text])(9)
+    assert reference(model, [text], **options)(9) == reference(model, [text])(9)
     assert assistance(model, gemma, None, text) == (None, "ValueError: this pair has no drafter with weights")
     assert assistance(model, gemma, folder, text) == (None, "ValueError: its head lies outside the target's folder")
 
 
 def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsys):
-    true = comparisons.ours
+    true = comparisons.engine_decoding
 
     def forged(made, drafter, policy, texts, rows):
         generate = true(made, drafter, policy, texts, rows)
@@ -142,7 +142,7 @@ def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsy
             return generate
         return lambda new: {name: (*tokens[:-1], (tokens[-1] + 1000) % 2048) for name, tokens in generate(new).items()}
 
-    monkeypatch.setattr(comparisons, "ours", forged)
+    monkeypatch.setattr(comparisons, "engine_decoding", forged)
     assert run(folder, tmp_path / "rows.jsonl", monkeypatch, "--no-transformers", "--requests", "1") == 1
     shown = {line.split(" | ")[3]: line for line in capsys.readouterr().out.splitlines() if line.startswith("| code | 1 | 4 |")}
     assert "not shown | differ (1 of 1 texts, largest gap" in shown["static_k_2"]
@@ -179,12 +179,12 @@ def test_rows_are_on_file_at_once_and_policies_believe_the_first_context(folder,
             raise KeyboardInterrupt
         return [window(r, 1, d, 1e-3 * context + 1e-4 * r + 1e-4 * d, context) for r in (1, 2, 4) for d in (0, 3)]
 
-    believed = []
+    cost_model = []
     monkeypatch.setattr(engine, "windows", windows)
-    monkeypatch.setattr(engine.Bench, "speculation", lambda self, cases, cost: believed.append(cost) or [])
+    monkeypatch.setattr(engine.Bench, "speculation", lambda self, cases, cost: cost_model.append(cost) or [])
     monkeypatch.setattr(engine, "steady_prompts", lambda *_, count, **__: [(1, 2)] * count)
     assert run(folder, tmp_path / "whole.jsonl", monkeypatch, "--contexts=2,5", "--no-transformers") == 0
-    assert believed[0].window(1, 1, 0) == pytest.approx(2.1e-3, rel=0.02)
+    assert cost_model[0].window(1, 1, 0) == pytest.approx(2.1e-3, rel=0.02)
     with pytest.raises(KeyboardInterrupt):
         run(folder, tmp_path / "killed.jsonl", monkeypatch, "--contexts=2,5,7", "--no-transformers")
     assert [row["shape"]["context"] for row in read_rows(tmp_path / "killed.jsonl")] == [2] * 6 + [5] * 6
@@ -202,13 +202,13 @@ def test_rows_to_time(tmp_path, monkeypatch, capsys):
         "a window of tiny at 64 tokens of context: 2.00 + 0.100 rows + 0.500 slots + 0.300 drafts ms; R2 1.000, largest residual 0%"
     ]
     assert rows_to_time.draw(json.loads(json.dumps(rows)), tmp_path / "curve.svg")
-    picture = (tmp_path / "curve.svg").read_text()
-    assert rows[0]["device"].split("(")[0].strip() in picture
-    assert "R2 1.000" in picture
-    assert "2 slots, 3 drafts" in picture
+    plot = (tmp_path / "curve.svg").read_text()
+    assert rows[0]["device"].split("(")[0].strip() in plot
+    assert "R2 1.000" in plot
+    assert "2 slots, 3 drafts" in plot
     write_rows_to(tmp_path / "all.jsonl", rows)
     monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all.jsonl")])
     assert report.main() == 0
-    assert (tmp_path / "all.rows.svg").read_text() == picture
+    assert (tmp_path / "all.rows.svg").read_text() == plot
     assert f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all.rows.svg'}\n" in capsys.readouterr().out
     assert not rows_to_time.draw([{"operation": "decode"}], tmp_path / "none.svg")

@@ -69,8 +69,8 @@ def test_the_report_draws_every_implementation_and_says_whose_times_they_are(tmp
     monkeypatch.setattr(sys, "argv", ["report", str(rows)])
     assert report.main() == 0
     assert "| accept |" in capsys.readouterr().out
-    picture = (tmp_path / "a.svg").read_text()
-    assert all(text in picture for text in ("accept, call  [cpu: a processor]", ">a<", ">b<", "slots=4 rows=8"))
+    plot = (tmp_path / "a.svg").read_text()
+    assert all(text in plot for text in ("accept, call  [cpu: a processor]", ">a<", ">b<", "slots=4 rows=8"))
 
 
 COMPILED = {"kind": "compiled", "operation": "window", "shape": {"slots": 4}, "evidence": "compiled", "operations": ["aten::add"]}
@@ -89,8 +89,8 @@ def test_the_report_has_the_roofline_of_the_machine_and_the_compiled_code(tmp_pa
     assert "| window | staged | sm_90 | 2 | 1 | 90 | 1400 | 0 | 256 |" in printed
     assert "| sum | rows | 12.5 |" in printed
     assert "| 1.00 | 0.500 |" in printed
-    picture = (tmp_path / "a.roofline.svg").read_text()
-    assert all(text in picture for text in ("a copy, 9.0 GB/s measured", "[cpu: a processor", ">accept<", ">a<"))
+    plot = (tmp_path / "a.roofline.svg").read_text()
+    assert all(text in plot for text in ("a copy, 9.0 GB/s measured", "[cpu: a processor", ">accept<", ">a<"))
 
 
 def test_a_file_without_bytes_or_times_has_no_picture_of_them(tmp_path, monkeypatch, capsys):

@@ -15,8 +15,8 @@ from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.io import PROJECT
 from experiments.run import CONFIGS
-from experiments.runs.spec import plan_of
-from experiments.runs.validate import precheck
+from experiments.runs.spec import run_spec
+from experiments.runs.validate import validate
 from mtp.grants import Drr, Everyone, Fifo, Rotate, Srpt, Strict, Vtc
 
 NUMBERS = [("'08'", "08"), ("8.0", "8.0"), ("true", "true"), ("null", "null"), ("'abc'", "abc"), ("inf", "inf"), ("-1", "-1")]
@@ -43,15 +43,15 @@ def registered():
     resolvers.register()
 
 
-def plan(*overrides):
+def spec(*overrides):
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return plan_of(compose("run", overrides=list(overrides)))
+        return run_spec(compose("run", overrides=list(overrides)))
 
 
 @pytest.mark.parametrize(("override", "message"), CASES, ids=[case[0] for case in CASES])
 def test_bad_values_are_refused_in_one_line(override, message):
     with pytest.raises(BadInput) as refused:
-        precheck(["grant=rotate", override], CONFIGS, "run")
+        validate(["grant=rotate", override], CONFIGS, "run")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -65,26 +65,26 @@ def test_bad_values_are_refused_once_before_any_job_of_a_sweep():
 
 def test_time_sharing_without_a_discipline_is_refused():
     with pytest.raises(BadInput, match="share is tick, but with grant=off nobody holds a grant"):
-        precheck(["share=tick", "grant=off"], CONFIGS, "run")
+        validate(["share=tick", "grant=off"], CONFIGS, "run")
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("rotate", Rotate), ("fifo", Fifo), ("strict", Strict), ("drr", Drr), ("vtc", Vtc), ("srpt", Srpt)]
 )
 def test_a_config_and_its_discipline_have_the_same_defaults(name, kind):
-    built = plan(f"grant={name}").grants
+    built = spec(f"grant={name}").grants
     assert type(built) is kind
     assert built == kind(budget=built.budget)
     assert built.budget == (16 if name == "drr" else 8)
 
 
 def test_presets():
-    assert isinstance(plan().grants, Everyone)
-    assert plan("grant=rotate").grants == Rotate(share="window")
-    assert plan("share=tick").grants == Rotate(budget=8, skip_cap=2, backlog=2, holders=1, share="tick")
-    assert plan("share=tick", "grant=fifo").grants == Fifo(share="tick")
-    assert plan("share=tick", "grant.parked=plain").grants == Rotate(share="tick", parked="plain")
-    assert (plan("share=tick").grants.parked_wait, plan("grant=rotate").grants.parked_wait) == (True, False)
+    assert isinstance(spec().grants, Everyone)
+    assert spec("grant=rotate").grants == Rotate(share="window")
+    assert spec("share=tick").grants == Rotate(budget=8, skip_cap=2, backlog=2, holders=1, share="tick")
+    assert spec("share=tick", "grant=fifo").grants == Fifo(share="tick")
+    assert spec("share=tick", "grant.parked=plain").grants == Rotate(share="tick", parked="plain")
+    assert (spec("share=tick").grants.parked_wait, spec("grant=rotate").grants.parked_wait) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["grants", "sharing"])
@@ -92,7 +92,7 @@ def test_every_job_of_an_experiment_can_be_planned(name):
     swept = yaml.safe_load((PROJECT / "configs" / "experiment" / f"{name}.yaml").read_text())["hydra"]["sweeper"]["params"]
     for key, values in swept.items():
         for value in str(values).split(","):
-            made = plan(f"experiment={name}", f"{key}={value}")
+            made = spec(f"experiment={name}", f"{key}={value}")
     assert made.settings.slots == {"grants": 6, "sharing": 8}[name]
     assert made.workload.requests == {"grants": 9, "sharing": 6}[name]
 

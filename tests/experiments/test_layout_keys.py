@@ -16,7 +16,7 @@ from experiments.config.overrides import jobs_of
 from experiments.io import PROJECT
 from experiments.run import CONFIGS
 from experiments.runs import settings
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 from mtp.layouts import KEYS
 
 EXPERIMENT = PROJECT / "configs" / "experiment" / "layout_keys.yaml"
@@ -27,17 +27,17 @@ def registered():
     resolvers.register()
 
 
-def plan(*overrides):
+def spec(*overrides):
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        return plan_of(compose("run", overrides=list(overrides)))
+        return run_spec(compose("run", overrides=list(overrides)))
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacities(key, monkeypatch):
     made = []
     monkeypatch.setattr(settings, "LayoutCache", lambda *args, **kwargs: made.append((args, kwargs)))
-    plan(f"layout={key}").layout.build(time.perf_counter, lambda: None)
-    plan(f"layout={key}", "layout.capacity=5", "layout.capture_on=1", "layout.give_up_after=7").layout.build(
+    spec(f"layout={key}").layout.build(time.perf_counter, lambda: None)
+    spec(f"layout={key}", "layout.capacity=5", "layout.capture_on=1", "layout.give_up_after=7").layout.build(
         time.perf_counter, lambda: None
     )
     assert [(args[0], kwargs["capture_on"], kwargs["give_up_after"]) for args, kwargs in made] == [(32, 2, 128), (5, 1, 7)]
@@ -46,11 +46,11 @@ def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacit
 def test_the_experiment_is_keys_by_slots_by_capacities():
     swept = yaml.safe_load(EXPERIMENT.read_text())["hydra"]["sweeper"]["params"]
     jobs = jobs_of([f"{key}={values}" for key, values in swept.items()])
-    plans = [plan("experiment=layout_keys", *job) for job in jobs]
-    grid = {(made.layout.key, made.settings.slots, made.layout.capacity) for made in plans}
+    specs = [spec("experiment=layout_keys", *job) for job in jobs]
+    grid = {(made.layout.key, made.settings.slots, made.layout.capacity) for made in specs}
     assert grid == {(key, slots, capacity) for key in KEYS for slots in (1, 2, 4, 8) for capacity in (8, 32, 64)}
-    assert len(plans) == 48
-    assert {(made.settings.parity, made.workload.requests, made.settings.max_new_tokens) for made in plans} == {("exact", 8, 64)}
+    assert len(specs) == 48
+    assert {(made.settings.parity, made.workload.requests, made.settings.max_new_tokens) for made in specs} == {("exact", 8, 64)}
 
 
 def test_a_run_reports_its_cache_and_says_that_it_gave_up(tmp_path):

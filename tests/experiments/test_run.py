@@ -41,8 +41,8 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert metrics["rows_kept"] == rounds["committed"].sum() == sum(len(line["tokens"]) - 1 for line in lines)
     assert metrics["drafts_accepted"] == rounds["accepted"].sum() > 0
     assert metrics["layouts"]["hits"] + metrics["layouts"]["misses"] == metrics["windows"]
-    figures = {"checked": 4, "exact": True, "label": "exact", "first_difference": None}
-    assert figures.items() <= metrics["parity"].items()
+    stats = {"checked": 4, "exact": True, "label": "exact", "first_difference": None}
+    assert stats.items() <= metrics["parity"].items()
     assert {line["finish"] for line in lines} <= {"length", "stop"}
     assert all(line["text"] for line in lines)
     windows = pl.read_parquet(folder / "steps.parquet").filter(pl.col("kind") == "window")

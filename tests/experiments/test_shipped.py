@@ -12,7 +12,7 @@ import torch
 from experiments.assets import MODELS, PROMPTS
 from experiments.training.corpus import KINDS, Corpus, documents
 from experiments.training.qwen_folder import read_folder
-from experiments.training.stats import figures
+from experiments.training.stats import stats
 from experiments.training.tokenizer import END, train_tokenizer
 from experiments.training.trainable import family
 
@@ -85,7 +85,7 @@ def test_card_quotes_its_figures() -> None:
 @pytest.mark.slow
 def test_figures_are_what_the_shipped_files_give() -> None:
     torch.set_num_threads(2)
-    assert _near(figures(TINY, family("qwen3_5")), json.loads((TINY / "figures.json").read_text()))
+    assert _near(stats(TINY, family("qwen3_5")), json.loads((TINY / "figures.json").read_text()))
 
 
 @pytest.mark.slow
@@ -93,10 +93,10 @@ def test_shipped_model_loads_in_transformers_with_equal_logits() -> None:
     from transformers import Qwen3_5ForCausalLM
 
     model, _, tokenizer = read_folder(TINY)
-    theirs = Qwen3_5ForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
+    reference = Qwen3_5ForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
     ids = Corpus.load(tokenizer, 100_000).train["code"][:200][None]
     with torch.no_grad():
-        torch.testing.assert_close(model.logits(model(ids)), theirs(ids).logits, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(model.logits(model(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3)
 
 
 def _near(got: Any, wanted: Any) -> bool:

@@ -14,7 +14,7 @@ from experiments.assets import MODELS
 from experiments.training.corpus import KINDS, documents, encode
 from experiments.training.gemma_folder import read_folder
 from experiments.training.generate import continue_greedy, spread
-from experiments.training.stats import DEPTH, PROMPT, accepted_of, figures
+from experiments.training.stats import DEPTH, PROMPT, accepted_of, stats
 from experiments.training.trainable import family
 from mtp.buckets import Buckets
 from mtp.drafters import load_gemma_assistant
@@ -111,7 +111,7 @@ def test_text_is_plain_decodings_whatever_the_policy(pair: Pair, held_out: dict[
 @pytest.mark.slow
 def test_figures_are_what_the_shipped_files_give() -> None:
     torch.set_num_threads(2)
-    assert _near(figures(GEMMA, family("gemma4")), json.loads((GEMMA / "figures.json").read_text()))
+    assert _near(stats(GEMMA, family("gemma4")), json.loads((GEMMA / "figures.json").read_text()))
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_shipped_model_loads_in_transformers_with_equal_logits(held_out: dict[st
     from transformers import Gemma4ForCausalLM
 
     target, _, _ = read_folder(GEMMA)
-    theirs = Gemma4ForCausalLM.from_pretrained(GEMMA, dtype=torch.float32).eval()
+    reference = Gemma4ForCausalLM.from_pretrained(GEMMA, dtype=torch.float32).eval()
     ids = held_out["code"][:200][None]
     with torch.no_grad():
-        torch.testing.assert_close(target.logits(target(ids)), theirs(ids).logits, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(target.logits(target(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3)

@@ -65,6 +65,6 @@ def test_with_its_target_it_changes_no_token_and_drafts_as_its_card_says():
         offered = [one for one in engine.rounds if one.drafted]
         accepted = sum(one.accepted > 0 for one in offered) / max(1, len(offered))
     assert texts["plain"] == texts["speculative"]
-    figures = json.loads((SIDECAR / "figures.json").read_text())
-    card = sum(one["own"][0] for one in figures.values()) / len(figures)
+    stats = json.loads((SIDECAR / "figures.json").read_text())
+    card = sum(one["own"][0] for one in stats.values()) / len(stats)
     assert accepted == pytest.approx(card, abs=0.15)

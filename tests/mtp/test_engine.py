@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mtp.engine import Engine
 from mtp.execution.tape import TapeExecutor
-from mtp.policies import RotateGrow, Seen, StaticK
+from mtp.policies import RotateGrow, StaticK, WindowResult
 from mtp.request import Request
 from tests.support.tapes import LIMITS, engine_of, expected, random_tape
 
@@ -179,10 +179,10 @@ class Watcher(StaticK):
         object.__setattr__(fresh, "log", [])
         return fresh
 
-    def saw(self, seen):
+    def observe(self, seen):
         self.log.append(seen)
 
-    def left(self, request):
+    def release(self, request):
         self.log.append(request)
 
     def report(self):
@@ -202,14 +202,14 @@ def test_a_policy_with_state_is_told_all_that_happened_in_order():
         if isinstance(entry, str):
             ended.append(entry)
             continue
-        assert not {part.request for part in entry.parts} & set(ended)
-        assert entry.rows == max(1, sum(part.rows for part in entry.parts))
+        assert not {part.request for part in entry.slots} & set(ended)
+        assert entry.rows == max(1, sum(part.rows for part in entry.slots))
         assert entry.seconds > 0
-        for part in entry.parts:
+        for part in entry.slots:
             request = next(request for request in requests if request.id == part.request)
             assert part.position == len(request.prompt) - 1 + len(emitted[part.request])
             assert (part.rows == 0) == (not emitted[part.request])
             emitted[part.request] += part.committed.tokens
     assert sorted(ended) == ["r0", "r1", "r2"]
     assert emitted == {done.id: list(done.tokens) for done in engine.finished}
-    assert sum(isinstance(entry, Seen) and entry.parts[0].rows > 0 for entry in log) == engine.windows
+    assert sum(isinstance(entry, WindowResult) and entry.slots[0].rows > 0 for entry in log) == engine.windows

@@ -7,7 +7,7 @@ import torch
 from mtp.buckets import Buckets
 from mtp.drafters import PromptLookup, load_qwen_mtp
 from mtp.engine import Engine
-from mtp.execution.device_planned import PlanningExecutor
+from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
 from mtp.graphs import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
@@ -47,13 +47,15 @@ def host(target, drafter, policy, **options):
 
 def planner(target, drafter, policy, rows=8):
     depth = policy.depth
-    return PlanningExecutor(target, drafter, policy=policy, slots=SLOTS, rows=rows, largest_group=4, depth=depth, buckets=EIGHT, device=CPU)
+    return DevicePlanningModel(
+        target, drafter, policy=policy, slots=SLOTS, rows=rows, largest_group=4, depth=depth, buckets=EIGHT, device=CPU
+    )
 
 
 def device(target, drafter, policy, *, captured=False, **options):
     executor = planner(target, drafter, policy, options.get("rows", 8))
     if captured:
-        options["layout"] = Keyed("rows", LayoutCache(8, CpuGraphs(executor.resting)))
+        options["layout"] = Keyed("rows", LayoutCache(8, CpuGraphs(executor.dry_run)))
     return run(executor, policy, **options)
 
 

@@ -90,26 +90,26 @@ def write_gemma3(folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **
 def write_assistant(folder: Path, target: Path, *, seed: int = 0, ordered: bool = False, hidden: int = 32, **text: Any) -> Path:
     """Of a target that is written above: heads of its sizes, one layer of each type."""
     torch.manual_seed(seed)
-    theirs = AutoConfig.from_pretrained(target)
-    by_layer = getattr(theirs, "per_layer_config", None) or [theirs] * theirs.num_hidden_layers
-    full, sliding = (by_layer[theirs.layer_types.index(kind)] for kind in (FULL, SLIDING))
+    reference = AutoConfig.from_pretrained(target)
+    by_layer = getattr(reference, "per_layer_config", None) or [reference] * reference.num_hidden_layers
+    full, sliding = (by_layer[reference.layer_types.index(kind)] for kind in (FULL, SLIDING))
     settings = GEMMA4 | {
-        "vocab_size": theirs.vocab_size,
+        "vocab_size": reference.vocab_size,
         "hidden_size": hidden,
         "num_hidden_layers": 2,
         "layer_types": [SLIDING, FULL],
-        "num_attention_heads": theirs.num_attention_heads,
+        "num_attention_heads": reference.num_attention_heads,
         "num_key_value_heads": sliding.num_key_value_heads,
         "head_dim": sliding.head_dim,
         "global_head_dim": full.head_dim,
-        "sliding_window": theirs.sliding_window,
+        "sliding_window": reference.sliding_window,
         "attention_k_eq_v": full.num_key_value_heads != sliding.num_key_value_heads,
         "num_global_key_value_heads": full.num_key_value_heads,
     }
-    centroids = next(n for n in range(6, theirs.vocab_size + 1) if theirs.vocab_size % n == 0)
+    centroids = next(n for n in range(6, reference.vocab_size + 1) if reference.vocab_size % n == 0)
     config = Gemma4AssistantConfig(
         text_config=Gemma4TextConfig(**(settings | text)),
-        backbone_hidden_size=theirs.hidden_size,
+        backbone_hidden_size=reference.hidden_size,
         use_ordered_embeddings=ordered,
         num_centroids=centroids,
         centroid_intermediate_top_k=4,

@@ -75,9 +75,9 @@ def write_steps(path: Path, windows: Sequence[Sequence[Group]], window_s: float,
     paths = ["capturing" if w in captures else "replayed" if captures else "eager" for w in range(len(windows))]
     rows = [sum(group[1] for group in groups) for groups in windows]
     times = {"start_s": [w * window_s for w in range(len(rows))], "end_s": [(w + 1) * window_s for w in range(len(rows))]}
-    halves = {name: [window_s / 2] * len(rows) for name in ("verify_s", "commit_s", "capture_s")}
+    phases = {name: [window_s / 2] * len(rows) for name in ("verify_s", "commit_s", "capture_s")}
     kinds = {"kind": ["window"] * len(rows), "rows": rows, "padded": [-count % 4 for count in rows], "speculative": [True] * len(rows)}
-    pl.DataFrame({**kinds, "path": paths, **times, **halves}).write_parquet(path)
+    pl.DataFrame({**kinds, "path": paths, **times, **phases}).write_parquet(path)
 
 
 def figures(rounds: Sequence[Round], decode_s: float, captures: int) -> dict[str, Any]:

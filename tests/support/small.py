@@ -31,7 +31,7 @@ def engine(
 ) -> Engine:
     """key: layouts are recorded by it; None: none are."""
     executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
-    layout = Keyed(key, LayoutCache(4, CpuGraphs(executor.resting))) if key else None
+    layout = Keyed(key, LayoutCache(4, CpuGraphs(executor.dry_run))) if key else None
     return Engine(executor, slots=slots, policy=policy, layout=layout, prefill_chunk=32, **options)
 
 

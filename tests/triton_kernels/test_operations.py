@@ -26,7 +26,7 @@ def data_of(seed: int) -> WindowData:
     return random_window(seed, slots=4, bucket=8, depth=3, vocab=24, dtype=torch.bfloat16)
 
 
-class Seen(TorchDispatchMode):
+class WindowResult(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
@@ -39,7 +39,7 @@ class Seen(TorchDispatchMode):
 def test_each_is_one_operation():
     data = data_of(1)
     picks, pack, accept = data.argmax_arguments(), data.pack_arguments(), data.accept_arguments()
-    with Seen() as seen:
+    with WindowResult() as seen:
         ops.row_argmax(**picks)
         ops.pack_window(**pack)
         ops.accept_prefix(**accept)

@@ -97,7 +97,7 @@ def _look_up(key: Any) -> Callable[[Shape, torch.device], Work]:
         groups, work = layout(shape["slots"], shape["rows"])[1], NoWork()
         keyed = Keyed(key, LayoutCache(32, NoGraphs()))
         keyed.run(groups, work)
-        return Work(lambda: keyed.run(groups, work), "replayed", read=lambda halves: halves.path)
+        return Work(lambda: keyed.run(groups, work), "replayed", read=lambda phases: phases.path)
 
     return make
 
@@ -106,7 +106,7 @@ def _look_up(key: Any) -> Callable[[Shape, torch.device], Work]:
 def _(shape: Shape, device: torch.device) -> Work:
     groups, work = layout(shape["slots"], shape["rows"])[1], NoWork()
     eager = Eager(time.perf_counter)
-    return Work(lambda: eager.run(groups, work), "eager", read=lambda halves: halves.path)
+    return Work(lambda: eager.run(groups, work), "eager", read=lambda phases: phases.path)
 
 
 @implementation("look_up", "slots_miss", shapes=_shapes, mode="host")
@@ -115,7 +115,7 @@ def _(shape: Shape, device: torch.device) -> Work:
     groups, work = layout(shape["slots"], shape["rows"])[1], NoWork()
     keyed = Keyed("slots", LayoutCache(1, NoGraphs()))
     turns = cycle((groups, (Group(groups[0].slot, groups[0].rows % 4 + 1), *groups[1:])))
-    return Work(lambda: keyed.run(next(turns), work), "capturing", read=lambda halves: halves.path)
+    return Work(lambda: keyed.run(next(turns), work), "capturing", read=lambda phases: phases.path)
 
 
 # ---- the engine

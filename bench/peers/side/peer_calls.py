@@ -169,7 +169,7 @@ def flashinfer(source: Any, given: Given) -> Run:
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """names: the functions that a call takes from a file of the peer, by the names that it knows them by."""
 
     file: str
@@ -187,9 +187,9 @@ class Peer:
     distribution: str
     since: tuple[int, ...]
     below: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[SourcePart, ...]
     calls: Mapping[str, Call]
-    triton: tuple[Part, ...] = ()
+    triton: tuple[SourcePart, ...] = ()
     stand_ins: Mapping[str, Any] | None = None
 
 
@@ -197,9 +197,9 @@ def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-_V1 = Part("vllm/v1/sample/rejection_sampler.py", _same("rejection_greedy_sample_kernel"))
-_ACCEPT = Part("vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py", _same("rejection_sample"))
-_BATCH = Part(
+_V1 = SourcePart("vllm/v1/sample/rejection_sampler.py", _same("rejection_greedy_sample_kernel"))
+_ACCEPT = SourcePart("vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py", _same("rejection_sample"))
+_BATCH = SourcePart(
     "vllm/v1/worker/gpu/input_batch.py",
     _same(
         "get_num_sampled_and_rejected",
@@ -209,11 +209,11 @@ _BATCH = Part(
         "combine_sampled_and_draft_tokens",
     ),
 )
-_NOISE = (Part("vllm/v1/worker/gpu/sample/gumbel.py", {}), Part("vllm/v1/worker/gpu/sample/watermark.py", {}))
-_TAIL = Part("sglang/kernels/ops/speculative/dspark/static_accept_tail.py", _same("static_accept_tail", "_static_accept_tail_triton"))
-_TREE = Part("sglang/kernels/ops/speculative/tree.py", {"verify_tree": "verify_tree_greedy"})
-_TREE_TRITON = Part("sglang/kernels/ops/speculative/spec_tree.py", {"verify_tree": "verify_tree_greedy_triton"})
-_CHAIN = Part("flashinfer/sampling.py", _same("chain_speculative_sampling"))
+_NOISE = (SourcePart("vllm/v1/worker/gpu/sample/gumbel.py", {}), SourcePart("vllm/v1/worker/gpu/sample/watermark.py", {}))
+_TAIL = SourcePart("sglang/kernels/ops/speculative/dspark/static_accept_tail.py", _same("static_accept_tail", "_static_accept_tail_triton"))
+_TREE = SourcePart("sglang/kernels/ops/speculative/tree.py", {"verify_tree": "verify_tree_greedy"})
+_TREE_TRITON = SourcePart("sglang/kernels/ops/speculative/spec_tree.py", {"verify_tree": "verify_tree_greedy_triton"})
+_CHAIN = SourcePart("flashinfer/sampling.py", _same("chain_speculative_sampling"))
 _VLLM: tuple[str, tuple[int, ...], tuple[int, ...]] = ("vllm", (0, 33), (0, 34))
 _SGLANG: tuple[str, tuple[int, ...], tuple[int, ...]] = ("sglang", (0, 5, 23), (0, 5, 24))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from experiments.report.panel import Line, Mark, Panel, Picture, View, most
+from experiments.report.panel import Line, Mark, Panel, Plot, View, most
 
 BINS, DEPTHS, MOST, FEWEST = 10, 3, 4, 10  # FEWEST drafts that make a point
 
@@ -48,6 +48,6 @@ def reliability(tape: pl.DataFrame, depth: int) -> Line | None:
     return Line(f"draft {depth} (n = {bins['n'].sum()})", x, y, depth - 1, hover=hover) if bins.height else None
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "calibration", "Calibration of the drafter", "On the dashed line a confidence is a probability; below it the drafter is too sure.", draw
 )

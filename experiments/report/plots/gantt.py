@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.panel import Bars, Panel, Picture, View, most, shown
+from experiments.report.panel import Bars, Panel, Plot, View, most, shown
 
 MOST, REQUESTS = 4, 24
 
@@ -33,6 +33,6 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no run has grants (grant=off, or no grants.parquet)"
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "grants", "Grants", "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.", draw
 )

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.knobs import knobs_of
-from experiments.report.panel import Heat, Panel, Picture, View
+from experiments.report.panel import Heat, Panel, Plot, View
 
 MOST, FEWEST = 6, 4  # panels; cells that make a map
 
@@ -26,9 +26,9 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "fewer than two knobs were turned together"
 
 
-def contexts(rows: Sequence[Row], turned: Sequence[str], pair: tuple[str, str]) -> dict[str, list[Row]]:
+def contexts(rows: Sequence[ReportRow], turned: Sequence[str], pair: tuple[str, str]) -> dict[str, list[ReportRow]]:
     """Rows by the setting of all other knobs, in words."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[str, list[ReportRow]] = defaultdict(list)
     for row in rows:
         knobs = knobs_of(row)
         rest = ", ".join(f"{name.rpartition('.')[2]} {knobs[name]}" for name in turned if name in knobs and name not in pair)
@@ -36,7 +36,7 @@ def contexts(rows: Sequence[Row], turned: Sequence[str], pair: tuple[str, str]) 
     return found
 
 
-def panel(context: str, across: str, up: str, rows: Sequence[Row]) -> Panel:
+def panel(context: str, across: str, up: str, rows: Sequence[ReportRow]) -> Panel:
     cells = {(str(knobs_of(row).get(across)), str(knobs_of(row).get(up))): row.ratio.value for row in rows if row.ratio}
     xs, ys = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
     heat = Heat(xs, ys, [[cells.get((x, y)) for x in xs] for y in ys], "ratio")
@@ -44,4 +44,4 @@ def panel(context: str, across: str, up: str, rows: Sequence[Row]) -> Panel:
     return Panel(title, across, up, [heat], [run for row in rows for run in row.arm.runs])
 
 
-PICTURE = Picture("heat_maps", "Heat maps", "The two knobs with most combinations; a panel for each setting of the others.", draw)
+PLOT = Plot("heat_maps", "Heat maps", "The two knobs with most combinations; a panel for each setting of the others.", draw)

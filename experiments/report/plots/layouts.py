@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from experiments.report.panel import Line, Mark, Panel, Picture, Points, View, most, shown
+from experiments.report.panel import Line, Mark, Panel, Plot, Points, View, most, shown
 
 MOST = 8
 
@@ -29,6 +29,6 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no run has captured layouts and steps.parquet (layout=off)"
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "layouts", "Layout hits and captures", "The share of windows so far that replayed a captured pair; a diamond is a capture.", draw
 )

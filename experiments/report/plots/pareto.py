@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.knobs import policy_of
-from experiments.report.panel import Line, Mark, Panel, Picture, Points, View
+from experiments.report.panel import Line, Mark, Panel, Plot, Points, View
 
 MOST = 6
 
@@ -23,7 +23,7 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "fewer than two arms that rank have both figures"
 
 
-def panel(base: str | None, ranked: list[tuple[float, float, Row]], colours: dict[str, int]) -> Panel:
+def panel(base: str | None, ranked: list[tuple[float, float, ReportRow]], colours: dict[str, int]) -> Panel:
     marks: list[Mark] = []
     for name in dict.fromkeys(policy_of(row) for _, _, row in ranked):
         own = [(x, y, row) for x, y, row in ranked if policy_of(row) == name]
@@ -35,7 +35,7 @@ def panel(base: str | None, ranked: list[tuple[float, float, Row]], colours: dic
     return Panel(f"beside {base}", "tokens/s of a request (median)", "tokens/s of all", marks, runs)
 
 
-def request_speed(row: Row) -> float | None:
+def request_speed(row: ReportRow) -> float | None:
     speeds = [each["tokens_per_s"] for run in row.arm.runs for each in run.metrics.get("requests") or () if each.get("tokens_per_s")]
     return median(speeds) if speeds else None
 
@@ -49,7 +49,7 @@ def pareto(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return front[::-1]
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "pareto",
     "Throughput against per-request speed",
     "Up: more tokens in all. Right: each request faster. Unchecked and invalid arms are left out.",

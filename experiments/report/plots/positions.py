@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.panel import Line, Mark, Panel, Picture, View, most, shown
+from experiments.report.panel import Line, Mark, Panel, Plot, View, most, shown
 
 MOST = 8
 
@@ -28,7 +28,7 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no draft was verified"
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "acceptance_by_position",
     "Acceptance by position",
     "Shares of drafts accepted at each place of a group, with n; text after its first repeated 16-gram is left out.",

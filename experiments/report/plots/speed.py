@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.panel import Panel, Picture, Points, View, most, shown
+from experiments.report.panel import Panel, Plot, Points, View, most, shown
 
 MOST = 24
 
@@ -49,7 +49,7 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no arm has prompts in common with a baseline"
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "speed",
     "Speed",
     "Right of the line is faster. Intervals: block bootstrap over prompts, paired on prompts and seeds.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.panel import Bars, Panel, Picture, View, most, shown
+from experiments.report.panel import Bars, Panel, Plot, View, most, shown
 
 MOST = 24
 PARTS = {"verify": "verify", "commit_and_draft": "commit and draft", "host": "host", "capture": "capture"}
@@ -30,6 +30,4 @@ def draw(view: View) -> list[Panel] | str:
     return panels or "no run has a split of its time"
 
 
-PICTURE = Picture(
-    "split", "Split of the time", "Decode time per committed token. Host: planning, booking and waiting. Shorter is faster.", draw
-)
+PLOT = Plot("split", "Split of the time", "Decode time per committed token. Host: planning, booking and waiting. Shorter is faster.", draw)

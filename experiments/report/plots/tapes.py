@@ -1,13 +1,13 @@
-"""Pictures of runs on tapes: regret to the oracle, and the regime map."""
+"""Plots of runs on tapes: regret to the oracle, and the regime map."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from experiments.report.headline import Row
+from experiments.report.headline import ReportRow
 from experiments.report.knobs import others_of, policy_of
-from experiments.report.panel import Bars, Line, Panel, Picture, View, most, shown
+from experiments.report.panel import Bars, Line, Panel, Plot, View, most, shown
 
 ORACLES = ("hindsight", "oracle_p")
 ON_TAPES = ("tape", "synthetic")
@@ -17,11 +17,11 @@ MOST = 24
 Context = tuple[tuple[str, str], ...]
 
 
-def context(row: Row, without: tuple[str, ...] = ()) -> Context:
+def context(row: ReportRow, without: tuple[str, ...] = ()) -> Context:
     return tuple((key, value) for key, value in others_of(row).items() if key not in without)
 
 
-def fastest(rows: Sequence[Row]) -> dict[Context, float]:
+def fastest(rows: Sequence[ReportRow]) -> dict[Context, float]:
     """Tokens per second of the best arm, by context."""
     best: dict[Context, float] = {}
     for row in rows:
@@ -56,7 +56,7 @@ def regime_map(view: View) -> list[Panel] | str:
             continue
         best = fastest([row for row in rows if row.arm.static])
         turned = {key for row in rows for key in others_of(row) if len({other.arm.values.get(key) for other in rows}) > 1}
-        lines: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
+        lines: dict[str, list[tuple[float, float, ReportRow]]] = defaultdict(list)
         for row in rows:
             config = row.arm.runs[0].config
             base, per_row = config.get("cost.base"), config.get("cost.row")
@@ -77,5 +77,5 @@ def regime_map(view: View) -> list[Panel] | str:
     return panels or "no runs on tapes over several costs of a row (cost.row) with a static k beside them"
 
 
-REGRET = Picture("regret", "Regret", "How far below the oracle of the same texts and costs; 0 is the best there is.", regret)
-REGIME_MAP = Picture("regime_map", "Regime map", "Gain over the best static k in hindsight, against how dear a row is.", regime_map)
+REGRET = Plot("regret", "Regret", "How far below the oracle of the same texts and costs; 0 is the best there is.", regret)
+REGIME_MAP = Plot("regime_map", "Regime map", "Gain over the best static k in hindsight, against how dear a row is.", regime_map)

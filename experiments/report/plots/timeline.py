@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from experiments.report.grant_marks import windows_of_grants
-from experiments.report.panel import Bars, Mark, Panel, Picture, Points, View, most, shown
+from experiments.report.panel import Bars, Mark, Panel, Plot, Points, View, most, shown
 from experiments.report.runs import Run
 
 MOST, WINDOWS, FIRST = 4, 240, 60  # panels, windows that can be scrolled to, windows at first sight
@@ -69,7 +69,7 @@ def events_of(run: Run) -> tuple[list[tuple[str, str, int, float, Sequence[int]]
     return events, ""
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "window_timeline",
     "Window timeline",
     "One column a window, one colour a slot; hatched rows were rejected. Marks above: captures, promotions, parks.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from experiments.report.panel import Line, Mark, Panel, Picture, Points, View, most, shown
+from experiments.report.panel import Line, Mark, Panel, Plot, Points, View, most, shown
 from experiments.report.runs import Run
 
 MOST = 6
@@ -68,7 +68,7 @@ def fitted(windows: pl.DataFrame) -> tuple[float, float] | None:
     return float(start), float(slope)
 
 
-PICTURE = Picture(
+PLOT = Plot(
     "window_time",
     "Window time against rows",
     "Medians, p10 to p90; lines by least squares over all windows. Windows that captured a graph are left out.",

@@ -11,7 +11,7 @@ from transformers import Gemma4AssistantConfig, Gemma4TextConfig
 from experiments.config.checks import BadInput
 from experiments.training.assistant import Assistant
 from experiments.training.drafters.frozen import Frozen
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.store import Store
 from experiments.training.gemma_folder import write_assistant
 from mtp.targets.decoder import DecoderTarget
@@ -30,7 +30,7 @@ SAME = (
 class AssistantStyle:
     layer_types = LAYERS
 
-    def __init__(self, checkpoint: Checkpoint, recipe: Recipe) -> None:
+    def __init__(self, checkpoint: Checkpoint, recipe: DrafterRecipe) -> None:
         self.checkpoint, self.recipe = checkpoint, recipe
         config = text_config(checkpoint)
         if not isinstance(config, GemmaConfig) or not set(LAYERS) <= set(config.layer_types):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 
 POINTS = 12  # of the loss curve
 ROWS: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
@@ -26,7 +26,7 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"| {name} | " + " | ".join(cell(one) for one in found.values()) + " |" for name, cell in ROWS)])
 
 
-def card(target: str, recipe: Recipe, rows: int, history: Sequence[Sequence[float]], found: dict[str, Any]) -> str:
+def card(target: str, recipe: DrafterRecipe, rows: int, history: Sequence[Sequence[float]], found: dict[str, Any]) -> str:
     """target: its folder's name; rows: collected; history: step, minutes, loss."""
     what = "A Gemma 4 assistant" if recipe.style == "assistant" else "A Qwen-style MTP head"
     kept = "every token" if recipe.draft_vocab is None else f"the {recipe.draft_vocab:,} most frequent tokens"

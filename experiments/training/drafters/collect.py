@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from experiments.training.drafters.store import Row, Store, Text
+from experiments.training.drafters.store import Store, StoredRow, Text
 from experiments.training.drafters.texts import Prompt
 from mtp.buckets import Buckets
 from mtp.drafters.protocol import Drafted
@@ -60,7 +60,7 @@ class Collector:
         """prompts: number, held out, prompt. Until there are no more, or enough() says so: what is begun then is ended."""
         engine = Engine(self.executor, slots=self.slots, rows=self.slots, policy=StaticK(0))
         asked: dict[str, tuple[int, bool, Prompt]] = {}
-        rows: list[Row] = []
+        rows: list[StoredRow] = []
         texts: list[Text] = []
 
         def whole(request: str, _: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class Collector:
             slot, stream = next((slot, one) for slot, one in engine.streams.items() if one.request.id == request)
             if len(ids := [*stream.request.prompt, *stream.tokens]) >= self.length:
                 number, held_out, prompt = asked.pop(request)
-                rows.append(Row(number, prompt.kind, held_out, min(len(prompt.ids), self.length)))
+                rows.append(StoredRow(number, prompt.kind, held_out, min(len(prompt.ids), self.length)))
                 texts.append(self._text(slot, ids[: self.length]))
 
         engine.on_tokens = whole

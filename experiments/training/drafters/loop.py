@@ -12,7 +12,7 @@ import torch
 
 from experiments.training.corpus import Windows
 from experiments.training.drafters.frozen import Frozen
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.store import Store
 from experiments.training.losses import chained
 from experiments.training.optimizer import Optimizer
@@ -25,7 +25,7 @@ SMOOTHING = 0.97
 
 
 @dataclass
-class Place:
+class FitPosition:
     """How far it is. history: step, minutes, loss averaged over the last steps."""
 
     step: int = 0
@@ -40,7 +40,7 @@ class Fit:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: DrafterRecipe,
         drafter: Drafter,
         target: Frozen,
         store: Store,
@@ -49,7 +49,7 @@ class Fit:
         keep: Callable[[Any, int], None],
     ) -> None:
         self.recipe, self.drafter, self.target, self.store, self.out, self.progress = recipe, drafter, target, store, out, progress
-        self.keep, self.place = keep, Place()
+        self.keep, self.place = keep, FitPosition()
         self.optimizer = Optimizer(drafter, recipe.rate, recipe.decay)
         numbers = store.chosen(held_out=False)[:, None]  # "texts" of one number: Windows gives every row once before any twice
         self.order = Windows({"rows": numbers}, {"rows": 1.0}, 1, recipe.seed)
@@ -105,7 +105,7 @@ class Fit:
         file = self.out / CHECKPOINT
         if file.is_file():
             state = torch.load(file, weights_only=True)
-            self.place = Place(**state["place"])
+            self.place = FitPosition(**state["place"])
             self.drafter.load_state_dict(state["drafter"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.order.seen.update(state["seen"])

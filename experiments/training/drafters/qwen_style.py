@@ -11,7 +11,7 @@ from torch import Tensor
 from experiments.config.checks import BadInput
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.head import Head
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.sidecar import WEIGHTS, sidecar_config, write_config, write_head
 from experiments.training.drafters.store import Store
 from mtp.targets.decoder import DecoderTarget
@@ -25,7 +25,7 @@ SCALE_ROWS = 8  # texts that say how large the target's stream is
 class QwenStyle:
     layer_types: tuple[str, ...] = ()  # whose keys and values it reads
 
-    def __init__(self, checkpoint: Checkpoint, recipe: Recipe) -> None:
+    def __init__(self, checkpoint: Checkpoint, recipe: DrafterRecipe) -> None:
         kind = checkpoint.config.get("model_type")
         if kind not in MODEL_TYPES:
             raise BadInput(f"style is qwen_mtp, but the target's model_type is {kind!r}, expected one of {', '.join(sorted(MODEL_TYPES))}")

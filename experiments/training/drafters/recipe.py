@@ -15,7 +15,7 @@ STYLES = ("qwen_mtp", "assistant")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DrafterRecipe:
     style: str  # qwen_mtp: a Qwen-style MTP head; assistant: a Gemma 4 assistant
     data: tuple[str, ...] | None  # files, None = the pinned corpus
     texts: int  # rows that are collected, the held-out ones among them
@@ -41,7 +41,7 @@ class Recipe:
     threads: int
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Recipe:
+    def of(cls, values: Mapping[str, Any]) -> DrafterRecipe:
         """Raises BadInput: one line that names key, value and what is allowed."""
         given = dict(values)
         if unknown := sorted(given.keys() ^ set(cls.__annotations__)):

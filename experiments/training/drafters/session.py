@@ -21,9 +21,9 @@ from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.loop import CHECKPOINT, Fit
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.sidecar import WEIGHTS
-from experiments.training.drafters.stats import figures
+from experiments.training.drafters.stats import stats
 from experiments.training.drafters.store import Store
 from experiments.training.drafters.texts import Cut, Prompt, prompts, read
 from experiments.training.progress import Progress
@@ -38,7 +38,7 @@ COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target
 
 
 class Session:
-    def __init__(self, recipe: Recipe, path: Path, dtype: str, out: Path, console: Console) -> None:
+    def __init__(self, recipe: DrafterRecipe, path: Path, dtype: str, out: Path, console: Console) -> None:
         """Raises BadInput where `out` holds something else, ValueError for a target that cannot be served."""
         self.recipe, self.out, self.console = recipe, out, console
         self.checkpoint = Checkpoint(path)
@@ -62,7 +62,7 @@ class Session:
             fit = Fit(recipe, drafter, frozen, store, out, progress, lambda drafter, step: self.style.keep(drafter, out, step))
             fit.run()
         self.console.print("measuring on held-out text")
-        found = figures(drafter.eval(), frozen, store, recipe.depth)
+        found = stats(drafter.eval(), frozen, store, recipe.depth)
         self.style.write(drafter, frozen, out)
         write_json(out / "figures.json", found)
         write_json(out / "training.json", {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history})
@@ -127,7 +127,7 @@ class Session:
         return torch.argsort(counts, descending=True, stable=True)[:most].sort().values
 
 
-def style_of(checkpoint: Checkpoint, recipe: Recipe) -> Any:
+def style_of(checkpoint: Checkpoint, recipe: DrafterRecipe) -> Any:
     """Imported when asked for: assistants need transformers. Raises BadInput for a target that it is not for."""
     if recipe.style == "assistant":
         from experiments.training.drafters.assistant_style import AssistantStyle

@@ -18,7 +18,7 @@ NOVEL = 4  # a token is novel where the n-gram that it ends is new in its text
 
 
 @torch.no_grad()
-def figures(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[str, Any]:
+def stats(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[str, Any]:
     """By kind of text. Rates are shares of 1, by position conditional on the drafts before.
 
     teacher_forced: on given text, the true tokens fed; right is the target's own choice there. own: on the target's greedy text,

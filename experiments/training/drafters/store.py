@@ -21,7 +21,7 @@ TYPES: dict[torch.dtype, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredRow:
     """What is known of a row besides its tensors. number: of its prompt; begin: its first token that the target wrote, given text:
     its length."""
 
@@ -60,14 +60,14 @@ class Store:
         if state is not None and state["about"] != self._about:
             raise ValueError(f"{folder} holds texts that were collected with other settings")
         self._maps: list[Any] = []
-        self.rows = [Row(**row) for row in state["rows"]] if state else []
+        self.rows = [StoredRow(**row) for row in state["rows"]] if state else []
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
         self.kv = {
             kind: self._map(f"{kind}.bin", (rows, 2, heads, length - 1, size), torch.bfloat16) for kind, (heads, size) in (kv or {}).items()
         }
 
-    def append(self, rows: list[Row], texts: list[Text]) -> None:
+    def append(self, rows: list[StoredRow], texts: list[Text]) -> None:
         """They count once all of them are on disk."""
         for place, text in enumerate(texts, len(self.rows)):
             self.tokens[place], self.hidden[place] = text.tokens, text.hidden

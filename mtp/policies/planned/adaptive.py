@@ -12,10 +12,10 @@ from mtp.costs.refit import Refit
 from mtp.policies.planned.calibration import Logistic, logit
 from mtp.policies.planned.centred import Centred
 from mtp.policies.planned.estimators import FromRates
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow import Verdict
 from mtp.policies.planned.survival import PRIOR, BetaCounts, Rates, cumulated
-from mtp.policies.protocol import Seen
+from mtp.policies.protocol import WindowResult
 from mtp.windows import SlotView
 
 
@@ -52,16 +52,16 @@ class _Weighed(FromRates):
             features = self._features(verdict.request, verdict.place, verdict.confidence, verdict.expected)
             self.fit.learn(verdict.place, features, verdict.hit)
 
-    def left(self, request: str) -> None:
-        super().left(request)
-        self.centred.left(request)
+    def release(self, request: str) -> None:
+        super().release(request)
+        self.centred.release(request)
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"weights": self.fit.weights}
 
 
 @dataclass(frozen=True)
-class Adaptive(Planned):
+class Adaptive(PlannedPolicy):
     """forget, prior, weight: see `BetaCounts`; step: AdaGrad's learning rate; trust: weight of the confidence before any
     verdict, in logits per standard deviation; refit: correct the cost model by measured windows (off: the believed cost is fixed);
     cost_forget: how fast older windows count less there."""
@@ -85,16 +85,16 @@ class Adaptive(Planned):
         rates = BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight)
         return _Weighed(rates, self.depth, self.step, self.trust)
 
-    def believed(self) -> Cost:
+    def cost_model(self) -> Cost:
         return self._refit.cost
 
-    def saw(self, seen: Seen) -> None:
-        super().saw(seen)
-        if self.refit and seen.parts[0].rows:
-            context = sum(part.position for part in seen.parts)
-            self._refit.saw(seen.rows, seen.padded, len(seen.parts), seen.depth, context, seen.seconds)
+    def observe(self, result: WindowResult) -> None:
+        super().observe(result)
+        if self.refit and result.slots[0].rows:
+            context = sum(part.position for part in result.slots)
+            self._refit.observe(result.rows, result.padded, len(result.slots), result.depth, context, result.seconds)
 
     def report(self) -> dict[str, Any]:
-        cost = self.believed()
+        cost = self.cost_model()
         times = {str(rows): cost.window(rows, 1, 0) for rows in (1, 2, 4, 8)}
         return super().report() | {"cost": {"windows": self._refit.windows, "seconds_by_rows": times}}

@@ -7,7 +7,7 @@ from typing import Any
 
 from mtp.policies.planned.calibration import Logistic, logit
 from mtp.policies.planned.estimators import FromConfidence
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow import Verdict
 from mtp.policies.planned.survival import PRIOR, Ewma, Rates
 
@@ -32,7 +32,7 @@ class _Calibrated(FromConfidence):
 
 
 @dataclass(frozen=True)
-class Calibrated(Planned):
+class Calibrated(PlannedPolicy):
     """rate, prior: as in `Confidence`; step: AdaGrad's learning rate."""
 
     rate: float = 0.1

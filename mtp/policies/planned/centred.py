@@ -38,7 +38,7 @@ class Centred:
             pair[0] = forget * pair[0] + 1
             pair[1] = forget * pair[1] + said
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self._own.pop(request, None)
 
     def _mean(self, request: str, place: int) -> float:

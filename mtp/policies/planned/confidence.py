@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mtp.policies.planned.estimators import FromConfidence
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import PRIOR, Ewma
 
 
 @dataclass(frozen=True)
-class Confidence(Planned):
+class Confidence(PlannedPolicy):
     """rate: of the running mean of a request's confidences, which the draft depth is chosen by; prior: that mean before any."""
 
     rate: float = 0.1

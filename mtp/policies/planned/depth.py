@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from mtp.costs import Cost
-from mtp.policies.planned.window_plan import Shape
+from mtp.policies.planned.window_plan import CostTable
 
 Scenarios = Sequence[Sequence[float]]
 
 
 def best_depth(
-    ahead: Sequence[Scenarios], cost: Cost, shape: Shape, mu: float, *, rows: int, entered: int, sizes: Sequence[int], most: int
+    ahead: Sequence[Scenarios], cost: Cost, table: CostTable, mu: float, *, rows: int, entered: int, sizes: Sequence[int], most: int
 ) -> int:
     """The depth with the largest expected surplus over the price of its rows, less mu * the drafter's time.
 
@@ -23,7 +23,7 @@ def best_depth(
     anchors = min(entered, rows)
     if anchors == rows or not ahead:
         return 0
-    prices = [mu * (shape.time(taken, anchors) - shape.time(anchors, anchors)) for taken in range(anchors, rows + 1)]
+    prices = [mu * (table.time(taken, anchors) - table.time(anchors, anchors)) for taken in range(anchors, rows + 1)]
     best, chosen = 0.0, 0
     start = cost.window(anchors, anchors, 0)
     count = len(ahead[0])

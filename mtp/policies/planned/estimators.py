@@ -9,7 +9,7 @@ from mtp.policies.planned.depth import Scenarios
 from mtp.policies.planned.shadow import Shadow, Verdict
 from mtp.policies.planned.spread import Spread
 from mtp.policies.planned.survival import Rates, cumulated
-from mtp.policies.protocol import Seen
+from mtp.policies.protocol import WindowResult
 from mtp.windows import SlotView
 
 UNLIKELY = 0.25  # survival below which a chain that is right to its end says that the request has changed
@@ -31,14 +31,14 @@ class FromRates:
     def ahead(self, request: str) -> Scenarios:
         return self.spread.scenarios(self.rates.of(request))
 
-    def saw(self, seen: Seen) -> None:
+    def observe(self, result: WindowResult) -> None:
         last, self.missed = len(self.rates.of("")) - 1, False
-        for verdict in self.shadow.saw(seen):
+        for verdict in self.shadow.observe(result):
             self.verdicts += 1
             if verdict.hit and verdict.place == last and not verdict.verified:
                 self.missed |= cumulated(self.rates.of(verdict.request))[-1] < UNLIKELY
             self.learn(verdict)
-        for part in seen.parts:
+        for part in result.slots:
             if not part.committed.finish:
                 self.hold(part.request, part.drafts, part.confidence)
 
@@ -50,9 +50,9 @@ class FromRates:
         rates = tuple(self.rates.of(request))
         self.shadow.hold(request, drafts[: len(rates)], confidence, rates)
 
-    def left(self, request: str) -> None:
-        self.shadow.left(request)
-        self.rates.left(request)
+    def release(self, request: str) -> None:
+        self.shadow.release(request)
+        self.rates.release(request)
 
     def report(self) -> dict[str, Any]:
         return {"verdicts": self.verdicts, "requests_held": len(self.rates)}

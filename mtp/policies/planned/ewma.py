@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from mtp.policies.checks import check_count
 from mtp.policies.planned.estimators import FromRates
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow import Verdict
 from mtp.policies.planned.survival import PRIOR, Ewma
-from mtp.policies.protocol import Seen
+from mtp.policies.protocol import WindowResult
 
 
 class _Verified(FromRates):
@@ -21,15 +21,15 @@ class _Verified(FromRates):
         self._ewma, self._depth, self._explore = rates, depth, explore
         self._since: dict[str, list[int]] = {}  # windows of the request since its last verdict, by draft place
 
-    def saw(self, seen: Seen) -> None:
-        for part in seen.parts:
+    def observe(self, result: WindowResult) -> None:
+        for part in result.slots:
             since = self._since.setdefault(part.request, [0] * self._depth)
             for place in range(self._depth):
                 since[place] += 1
                 if self._explore and since[place] >= self._explore:
                     since[place] = 0
                     self._ewma.forget(part.request, place)
-        super().saw(seen)
+        super().observe(result)
         self.missed = False  # only a draft with a row is looked at
 
     def learn(self, verdict: Verdict) -> None:
@@ -37,13 +37,13 @@ class _Verified(FromRates):
             self._since[verdict.request][verdict.place] = 0
             super().learn(verdict)
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self._since.pop(request, None)
-        super().left(request)
+        super().release(request)
 
 
 @dataclass(frozen=True)
-class EwmaPolicy(Planned):
+class EwmaPolicy(PlannedPolicy):
     """rate: weight of a new verdict; prior: conditional acceptance by draft place before any; explore: see above, in windows."""
 
     rate: float = 0.1

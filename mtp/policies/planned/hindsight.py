@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtp.policies.planned.oracle import Knowing, OnTapes, Oracle
+from mtp.policies.planned.oracle import Oracle, OracleEstimator, OraclePolicy
 
 
-class _Outcomes(Knowing):
+class _Outcomes(OracleEstimator):
     def __init__(self, oracle: Oracle, depth: int) -> None:
         super().__init__(oracle)
         self._depth = depth
@@ -19,6 +19,6 @@ class _Outcomes(Knowing):
 
 
 @dataclass(frozen=True)
-class Hindsight(OnTapes):
-    def estimator(self) -> Knowing:
+class Hindsight(OraclePolicy):
+    def estimator(self) -> OracleEstimator:
         return _Outcomes(self.oracle, self.depth)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from mtp.policies.planned.depth import Scenarios
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import cumulated
-from mtp.policies.protocol import Seen
+from mtp.policies.protocol import WindowResult
 from mtp.tape import Tape
 from mtp.windows import SlotView
 
@@ -48,7 +48,7 @@ class TapeOracle:
         return matches[min(index, len(matches) - 1)]
 
 
-class Knowing(ABC):
+class OracleEstimator(ABC):
     """Counts each request's output tokens, and asks the tapes."""
 
     missed = False
@@ -71,11 +71,11 @@ class Knowing(ABC):
         places = [self.known(request, index + 1 + k) for k in range(len(reach) - 1)]
         return [[sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places)) for j in range(len(places[0]))]]
 
-    def saw(self, seen: Seen) -> None:
-        for part in seen.parts:
+    def observe(self, result: WindowResult) -> None:
+        for part in result.slots:
             self.index[part.request] = self.index.get(part.request, -1) + len(part.committed.tokens)
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self.index.pop(request, None)
 
     def report(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Knowing(ABC):
 
 
 @dataclass(frozen=True)
-class OnTapes(Planned):
+class OraclePolicy(PlannedPolicy):
     """oracle: handed in by whoever holds the tapes; without it there is no such policy."""
 
     oracle: Any = None

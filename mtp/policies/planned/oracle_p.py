@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtp.policies.planned.oracle import Knowing, OnTapes, Oracle
+from mtp.policies.planned.oracle import Oracle, OracleEstimator, OraclePolicy
 
 
-class _Probabilities(Knowing):
+class _Probabilities(OracleEstimator):
     def __init__(self, oracle: Oracle, depth: int) -> None:
         super().__init__(oracle)
         self._depth = depth
@@ -18,11 +18,11 @@ class _Probabilities(Knowing):
 
 
 @dataclass(frozen=True)
-class OracleP(OnTapes):
+class OracleP(OraclePolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.oracle.probabilities:
             raise ValueError("policy.oracle is recorded tapes, expected synthetic ones: only these know the true probabilities")
 
-    def estimator(self) -> Knowing:
+    def estimator(self) -> OracleEstimator:
         return _Probabilities(self.oracle, self.depth)

@@ -11,8 +11,8 @@ from mtp.costs import Cost, LinearCost
 from mtp.policies.checks import check_count, check_depth, checked_sizes
 from mtp.policies.planned.depth import Scenarios, best_depth
 from mtp.policies.planned.rate import PlannedRate
-from mtp.policies.planned.window_plan import Ask, Shape, plan
-from mtp.policies.protocol import Decision, Seen
+from mtp.policies.planned.window_plan import Candidate, CostTable, plan
+from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, WindowPlan, first_left_out, groups_of, rotation
 
 FIRST, CHAINS = 24, 64  # windows of a run drafted to full depth before a depth is chosen, or fewer that make as many chains
@@ -34,9 +34,9 @@ class Estimator(Protocol):
         as many for every request."""
         ...
 
-    def saw(self, seen: Seen) -> None: ...
+    def observe(self, result: WindowResult) -> None: ...
 
-    def left(self, request: str) -> None: ...
+    def release(self, request: str) -> None: ...
 
     def report(self) -> dict[str, Any]: ...
 
@@ -53,18 +53,18 @@ class _Run:
     shallow: int = 0  # windows since the last one that was
     depths: dict[int, int] = field(default_factory=dict)
     cost: Cost | None = None
-    shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
+    tables: dict[tuple[int, int], CostTable] = field(default_factory=dict)
 
-    def shape(self, cost: Cost, rows: int, depth: int) -> Shape:
+    def table(self, cost: Cost, rows: int, depth: int) -> CostTable:
         if cost is not self.cost:
-            self.cost, self.shapes = cost, {}
-        if (rows, depth) not in self.shapes:
-            self.shapes[rows, depth] = Shape.of(cost, rows, depth)
-        return self.shapes[rows, depth]
+            self.cost, self.tables = cost, {}
+        if (rows, depth) not in self.tables:
+            self.tables[rows, depth] = CostTable.of(cost, rows, depth)
+        return self.tables[rows, depth]
 
 
 @dataclass(frozen=True)
-class Planned(ABC):
+class PlannedPolicy(ABC):
     """sizes: group sizes; depth: most drafts; cost: what is believed of T; skip_cap: windows a slot may be left out of in a row (0:
     any number); probe: after so many windows without any, drafts are made to full depth, so that shadow scoring sees them (0: never),
     more rarely where that would take more than 0.3% of the time, and in the first windows of a run; a probe that turns out right to its
@@ -91,39 +91,40 @@ class Planned(ABC):
     def open(self) -> Self:
         return replace(self)  # settings alone are carried over
 
-    def believed(self) -> Cost:
+    def cost_model(self) -> Cost:
         """The cost model plans are made with."""
         return self.cost
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
-        run, cost = self.run, self.believed()
+        run, cost = self.run, self.cost_model()
         walk = rotation(slots, start)
-        shape = run.shape(cost, rows, 0)
+        table = run.table(cost, rows, 0)
         survivals = {view.slot: run.estimator.survival(view) for view in walk}
-        asks = [
-            Ask(view.slot, min(view.limit, view.held + 1), survivals[view.slot], shape.token * view.position, view.skips) for view in walk
+        candidates = [
+            Candidate(view.slot, min(view.limit, view.held + 1), survivals[view.slot], table.token * view.position, view.skips)
+            for view in walk
         ]
-        mu = run.rate.of(shape, len(asks))
-        lengths = self.lengths(asks, shape, mu, rows)
-        depth = self._depth(walk, cost, shape, mu, rows)
+        mu = run.rate.of(table, len(candidates))
+        lengths = self.lengths(candidates, table, mu, rows)
+        depth = self._depth(walk, cost, table, mu, rows)
         if lengths:
             context = sum(view.position for view in walk if view.slot in lengths)
             expected = sum(1 + sum(survivals[slot][: length - 1]) for slot, length in lengths.items())
             run.rate.add(expected, cost.window(sum(lengths.values()), len(lengths), depth, context))
         return Decision(WindowPlan(groups_of(lengths), first_left_out(walk, lengths, start)), depth)
 
-    def lengths(self, asks: list[Ask], shape: Shape, mu: float, rows: int) -> dict[int, int]:
+    def lengths(self, candidates: list[Candidate], table: CostTable, mu: float, rows: int) -> dict[int, int]:
         """{slot: rows} of the window."""
-        return plan(asks, shape, mu, rows=rows, sizes=self.sizes, skip_cap=self.skip_cap)
+        return plan(candidates, table, mu, rows=rows, sizes=self.sizes, skip_cap=self.skip_cap)
 
-    def _depth(self, walk: Sequence[SlotView], cost: Cost, shape: Shape, mu: float, rows: int) -> int:
+    def _depth(self, walk: Sequence[SlotView], cost: Cost, table: CostTable, mu: float, rows: int) -> int:
         run = self.run
         run.windows += 1
         if len(walk) >= rows:  # anchors fill the window: no draft can be verified in the next
             run.depths[0] = run.depths.get(0, 0) + 1
             return 0
         ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]
-        depth = best_depth(ahead, cost, shape, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth)
+        depth = best_depth(ahead, cost, table, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth)
         if depth < self.depth and self._probes(cost, len(walk), depth):
             run.probes += 1
             depth = self.depth
@@ -143,11 +144,11 @@ class Planned(ABC):
         extra = cost.window(slots, slots, self.depth) / cost.window(slots, slots, depth) - 1
         return run.shallow + 1 >= max(self.probe, extra / PROBE_SHARE)
 
-    def saw(self, seen: Seen) -> None:
-        self.run.estimator.saw(seen)
+    def observe(self, result: WindowResult) -> None:
+        self.run.estimator.observe(result)
 
-    def left(self, request: str) -> None:
-        self.run.estimator.left(request)
+    def release(self, request: str) -> None:
+        self.run.estimator.release(request)
 
     def report(self) -> dict[str, Any]:
         run = self.run

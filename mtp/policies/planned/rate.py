@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mtp.policies.planned.window_plan import Shape
+from mtp.policies.planned.window_plan import CostTable
 
 
 @dataclass
@@ -20,12 +20,12 @@ class PlannedRate:
     def mu(self) -> float | None:
         return self.tokens / self.seconds if self.seconds else None
 
-    def of(self, shape: Shape, slots: int) -> float:
+    def of(self, table: CostTable, slots: int) -> float:
         """Before the first window: that of plain decoding."""
         if self.seconds:
             return self.tokens / self.seconds
-        rows = min(max(slots, 1), len(shape.by_rows) - 1)
-        return rows / shape.time(rows, rows)
+        rows = min(max(slots, 1), len(table.by_rows) - 1)
+        return rows / table.time(rows, rows)
 
     def add(self, tokens: float, seconds: float) -> None:
         keep = 0.98 if self.windows > 50 else 0.9  # the first windows are the least typical

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mtp.policies.protocol import Seen
+from mtp.policies.protocol import WindowResult
 
 
 class Verdict(NamedTuple):
@@ -44,15 +44,15 @@ class Shadow:
     def __len__(self) -> int:
         return len(self._open)
 
-    def saw(self, seen: Seen) -> list[Verdict]:
+    def observe(self, result: WindowResult) -> list[Verdict]:
         """What this window's tokens say about drafts made before it. Chains made in it are kept by `hold`."""
         verdicts: list[Verdict] = []
-        for part in seen.parts:
+        for part in result.slots:
             chains = self._open.get(part.request)
             if not chains:
                 continue
             if part.committed.finish or not part.committed.tokens:
-                self.left(part.request)
+                self.release(part.request)
                 continue
             still = []
             for chain in chains:
@@ -67,7 +67,7 @@ class Shadow:
         if drafts:
             self._open.setdefault(request, []).append(_Chain(drafts, confidence, expected))
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self._open.pop(request, None)
 
     @staticmethod

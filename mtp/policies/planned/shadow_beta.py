@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mtp.policies.planned.estimators import FromRates
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import PRIOR, BetaCounts
 
 
 @dataclass(frozen=True)
-class ShadowBeta(Planned):
+class ShadowBeta(PlannedPolicy):
     """forget, prior, weight: see `BetaCounts`."""
 
     forget: float = 0.97

@@ -22,7 +22,7 @@ class Rates(Protocol):
 
     def learn(self, request: str, place: int, hit: float) -> None: ...
 
-    def left(self, request: str) -> None: ...
+    def release(self, request: str) -> None: ...
 
     def __len__(self) -> int: ...
 
@@ -75,7 +75,7 @@ class BetaCounts:
             pair[1] = forget * pair[1] + 1 - hit
         self._means.pop(request, None)
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self._counts.pop(request, None)
         self._means.pop(request, None)
 
@@ -103,7 +103,7 @@ class Ewma:
         means = self._means.setdefault(request, list(self._prior))
         means[place] += self._rate * (hit - means[place])
 
-    def left(self, request: str) -> None:
+    def release(self, request: str) -> None:
         self._means.pop(request, None)
 
     def forget(self, request: str, place: int) -> None:

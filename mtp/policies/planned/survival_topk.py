@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mtp.policies.planned.estimators import FromConfidence
-from mtp.policies.planned.planned_policy import Planned
+from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import PRIOR, Ewma
-from mtp.policies.planned.window_plan import Ask, Shape
+from mtp.policies.planned.window_plan import Candidate, CostTable
 
 
 @dataclass(frozen=True)
-class SurvivalTopk(Planned):
+class SurvivalTopk(PlannedPolicy):
     """The prefix of rows, by cumulative confidence, with the most expected tokens per second of this window alone: no price of a
     second is carried over. Groups are cut to the sizes; probe, rate, prior as in `Confidence`."""
 
@@ -21,17 +21,22 @@ class SurvivalTopk(Planned):
     def estimator(self) -> FromConfidence:
         return FromConfidence(Ewma(self.depth, rate=self.rate, prior=self.prior))
 
-    def lengths(self, asks: list[Ask], shape: Shape, mu: float, rows: int) -> dict[int, int]:
+    def lengths(self, candidates: list[Candidate], table: CostTable, mu: float, rows: int) -> dict[int, int]:
         ranked = sorted(
-            ((-s, place, order) for order, ask in enumerate(asks) for place, s in enumerate((1.0, *ask.survival)) if place < ask.most)
+            (
+                (-s, place, order)
+                for order, candidate in enumerate(candidates)
+                for place, s in enumerate((1.0, *candidate.survival))
+                if place < candidate.most
+            )
         )
-        best, found = 0.0, {asks[0].slot: 1} if asks else {}
+        best, found = 0.0, {candidates[0].slot: 1} if candidates else {}
         given: dict[int, int] = {}
         for _, _, order in ranked[:rows]:
             given[order] = given.get(order, 0) + 1
             cut = {order: max(size for size in self.sizes if size <= count) for order, count in given.items()}
-            tokens = sum(1 + sum(asks[order].survival[: size - 1]) for order, size in cut.items())
-            rate = tokens / shape.time(sum(cut.values()), len(cut))
+            tokens = sum(1 + sum(candidates[order].survival[: size - 1]) for order, size in cut.items())
+            rate = tokens / table.time(sum(cut.values()), len(cut))
             if rate > best:
-                best, found = rate, {asks[order].slot: size for order, size in cut.items()}
+                best, found = rate, {candidates[order].slot: size for order, size in cut.items()}
         return found

@@ -24,7 +24,7 @@ NEVER = float("-inf")
 CLOSE = 1e-12
 
 
-class Ask(NamedTuple):
+class Candidate(NamedTuple):
     """A slot that may run. most: rows it may have (its limit, held + 1); survival[j]: probability that its first j + 1 drafts are
     accepted, not increasing; seconds: what it costs by itself once it enters (its KV); skips: windows it was left out of in a row."""
 
@@ -36,7 +36,7 @@ class Ask(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shape:
+class CostTable:
     """T of one draft depth, as tables. by_rows[r]: T(r rows), without the slots; slot: seconds of each slot in the window;
     token: seconds of each committed token of theirs; alone[r]: all of T of a window of one slot, where that is less than the sum;
     by_both[r][s]: all of T, where it is no such sum. Else both are None."""
@@ -53,7 +53,7 @@ class Shape:
         return self.alone[rows] if self.alone and slots == 1 else self.by_rows[rows] + self.slot * slots
 
     @classmethod
-    def of(cls, cost: Cost, rows: int, depth: int) -> Shape:
+    def of(cls, cost: Cost, rows: int, depth: int) -> CostTable:
         table = [tuple(cost.window(r, s, depth) for s in range(r + 1)) for r in range(rows + 1)]
         slot = table[rows][rows] - table[rows][rows - 1] if rows > 1 else 0.0
         by_rows = tuple(row[min(2, r)] - slot * min(2, r) for r, row in enumerate(table))
@@ -70,49 +70,53 @@ class Shape:
         return cls(by_rows, slot, token, alone=alone if any(less(r, 1) for r in range(1, rows + 1)) else None)
 
 
-def plan(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0) -> dict[int, int]:
+def plan(
+    candidates: Sequence[Candidate], table: CostTable, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0
+) -> dict[int, int]:
     """{slot: rows} of the best window; never empty while there is an ask. Ties go to the earlier ask.
 
     mu: tokens per second a second is worth; sizes: ascending, 1 among them; skip_cap: a slot left out that often enters as long
     as there is a row for it (0: none has to). Gains are exact for survival that does not increase.
     """
-    if not asks:
+    if not candidates:
         return {}
-    forced = forced_slots(asks, rows, skip_cap)
+    forced = forced_slots(candidates, rows, skip_cap)
     if len(forced) >= rows:
         return dict.fromkeys(forced, 1)
-    if shape.by_both is not None:
-        return _by_rows_and_slots(_shortlist(asks, forced, sizes, rows, 0.0, mu), forced, shape.by_both, mu, rows)
-    found, proven = _prefix(asks, forced, shape, mu, rows, sizes)
+    if table.by_both is not None:
+        return _by_rows_and_slots(_shortlist(candidates, forced, sizes, rows, 0.0, mu), forced, table.by_both, mu, rows)
+    found, proven = _prefix(candidates, forced, table, mu, rows, sizes)
     if not proven:
-        found = _by_rows(_shortlist(asks, forced, sizes, rows, mu * shape.slot, mu), forced, shape.by_rows, mu, rows)
-    return _or_alone(found, asks, forced, shape, mu, rows, sizes) if shape.alone and len(forced) < 2 else found
+        found = _by_rows(_shortlist(candidates, forced, sizes, rows, mu * table.slot, mu), forced, table.by_rows, mu, rows)
+    return _or_alone(found, candidates, forced, table, mu, rows, sizes) if table.alone and len(forced) < 2 else found
 
 
-def greedy(asks: Sequence[Ask], shape: Shape, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0) -> dict[int, int]:
+def greedy(
+    candidates: Sequence[Candidate], table: CostTable, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0
+) -> dict[int, int]:
     """As `plan`, but the best prefix of steps, proven or not. For T that does not fall with rows and prices slots alike it loses
     less than (largest step - 1) tokens to `plan`, where the largest step is at most the largest size less its anchor."""
-    if not asks:
+    if not candidates:
         return {}
-    forced = forced_slots(asks, rows, skip_cap)
+    forced = forced_slots(candidates, rows, skip_cap)
     if len(forced) >= rows:
         return dict.fromkeys(forced, 1)
-    return _prefix(asks, forced, shape, mu, rows, sizes)[0]
+    return _prefix(candidates, forced, table, mu, rows, sizes)[0]
 
 
-def forced_slots(asks: Sequence[Ask], rows: int, skip_cap: int) -> dict[int, None]:
+def forced_slots(candidates: Sequence[Candidate], rows: int, skip_cap: int) -> dict[int, None]:
     """Slots that have been skipped `skip_cap` times or more: the most-skipped first, as many as there are rows."""
     if skip_cap < 1:
         return {}
-    due = [ask for ask in asks if ask.skips >= skip_cap]
+    due = [candidate for candidate in candidates if candidate.skips >= skip_cap]
     if len(due) > 1:
-        due.sort(key=lambda ask: -ask.skips)
-    return dict.fromkeys(ask.slot for ask in due[:rows])
+        due.sort(key=lambda candidate: -candidate.skips)
+    return dict.fromkeys(candidate.slot for candidate in due[:rows])
 
 
-def gains(ask: Ask, sizes: Sequence[int], rows: int) -> list[tuple[int, float]]:
+def gains(candidate: Candidate, sizes: Sequence[int], rows: int) -> list[tuple[int, float]]:
     """(group size, expected tokens) of every group it may have."""
-    most, survival = min(ask.most, rows), ask.survival
+    most, survival = min(candidate.most, rows), candidate.survival
     found, total, counted = [], 1.0, 1
     for size in sizes:
         if size > most:
@@ -125,26 +129,26 @@ def gains(ask: Ask, sizes: Sequence[int], rows: int) -> list[tuple[int, float]]:
 
 
 def _prefix(
-    asks: Sequence[Ask], forced: dict[int, None], shape: Shape, mu: float, rows: int, sizes: Sequence[int]
+    candidates: Sequence[Candidate], forced: dict[int, None], table: CostTable, mu: float, rows: int, sizes: Sequence[int]
 ) -> tuple[dict[int, int], bool]:
     """The best prefix of steps in order of gain per row, and whether it is proven the best window."""
-    by_rows = shape.by_rows
-    if len(asks) >= rows and not shape.slot and not any(ask.seconds for ask in asks):
+    by_rows = table.by_rows
+    if len(candidates) >= rows and not table.slot and not any(candidate.seconds for candidate in candidates):
         # anchors alone: no row is worth more than an anchor's 1
-        order = [*forced, *(ask.slot for ask in asks if ask.slot not in forced)]
+        order = [*forced, *(candidate.slot for candidate in candidates if candidate.slot not in forced)]
         many = max(range(max(1, len(forced)), rows + 1), key=lambda r: r - mu * by_rows[r])
         return dict.fromkeys(order[:many], 1), True
     steps: list[Step] = []
     used = len(forced)
     value = 0.0
-    for place, ask in enumerate(asks):
-        entry = mu * (shape.slot + ask.seconds)
+    for place, candidate in enumerate(candidates):
+        entry = mu * (table.slot + candidate.seconds)
         before, worth = 0, 0.0  # rows so far, and what they are worth
-        if ask.slot in forced:
+        if candidate.slot in forced:
             before, worth = 1, 1.0 - entry
             value += worth
         first = len(steps)
-        for size, total in gains(ask, sizes, rows):
+        for size, total in gains(candidate, sizes, rows):
             if size <= before:
                 continue
             begin, since = before, worth
@@ -172,33 +176,48 @@ def _prefix(
             best, count = score, number
     lengths = dict.fromkeys(forced, 1)
     for step in steps[:count]:
-        lengths[asks[step[2]].slot] = step[1]
+        lengths[candidates[step[2]].slot] = step[1]
     return lengths, bound <= best + CLOSE
 
 
 def _or_alone(
-    found: dict[int, int], asks: Sequence[Ask], forced: dict[int, None], shape: Shape, mu: float, rows: int, sizes: Sequence[int]
+    found: dict[int, int],
+    candidates: Sequence[Candidate],
+    forced: dict[int, None],
+    table: CostTable,
+    mu: float,
+    rows: int,
+    sizes: Sequence[int],
 ) -> dict[int, int]:
     """The best window of one slot, or `found`: the best of all at the price of several. If that has one slot only, no window of
     several is worth more than it, and it is worth even more at its own price."""
-    assert shape.alone is not None
+    assert table.alone is not None
     best, chosen = NEVER, found
     if len(found) > 1:
-        total = sum(dict(gains(ask, sizes, rows))[found[ask.slot]] - mu * ask.seconds for ask in asks if ask.slot in found)
-        best = total - mu * shape.time(sum(found.values()), len(found))
-    for ask in asks:
-        if not forced or ask.slot in forced:
-            for size, gain in gains(ask, sizes, rows):
-                value = gain - mu * (ask.seconds + shape.alone[size])
+        total = sum(
+            dict(gains(candidate, sizes, rows))[found[candidate.slot]] - mu * candidate.seconds
+            for candidate in candidates
+            if candidate.slot in found
+        )
+        best = total - mu * table.time(sum(found.values()), len(found))
+    for candidate in candidates:
+        if not forced or candidate.slot in forced:
+            for size, gain in gains(candidate, sizes, rows):
+                value = gain - mu * (candidate.seconds + table.alone[size])
                 if value > best + CLOSE:
-                    best, chosen = value, {ask.slot: size}
+                    best, chosen = value, {candidate.slot: size}
     return chosen
 
 
-def _shortlist(asks: Sequence[Ask], forced: dict[int, None], sizes: Sequence[int], rows: int, entry: float, mu: float) -> list[Net]:
+def _shortlist(
+    candidates: Sequence[Candidate], forced: dict[int, None], sizes: Sequence[int], rows: int, entry: float, mu: float
+) -> list[Net]:
     """The slots that can matter, with their gains less `entry` and their own price. At most `rows` slots enter, so a group of a
     slot outside the `rows` best of its size can be handed to one of these that is left out, at no loss."""
-    nets = [(ask.slot, [(size, total - entry - mu * ask.seconds) for size, total in gains(ask, sizes, rows)]) for ask in asks]
+    nets = [
+        (candidate.slot, [(size, total - entry - mu * candidate.seconds) for size, total in gains(candidate, sizes, rows)])
+        for candidate in candidates
+    ]
     if len(nets) <= rows:
         return nets
     keep = set(forced)

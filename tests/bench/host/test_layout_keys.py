@@ -1,4 +1,4 @@
-"""The tape half of the layout keys, on few windows; and the recorder's cost, once."""
+"""The layout keys on tapes, on few windows; and the recorder's cost, once."""
 
 from __future__ import annotations
 

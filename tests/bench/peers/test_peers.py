@@ -261,7 +261,7 @@ def test_a_source_that_lacks_the_file_is_said(tmp_path):
 
 
 def test_our_forms_are_one_to_three_launches_without_spills():
-    rows = list(compiled.ours((90,)))
+    rows = list(compiled.own_launches((90,)))
     launches = {(row["operation"], row["implementation"]): row["launches"] for row in rows}
     assert launches == {
         ("verify", "separate"): 2,

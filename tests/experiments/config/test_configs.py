@@ -15,7 +15,7 @@ from experiments.config.fingerprint import fingerprint_of, resolved
 from experiments.config.overrides import jobs_of
 from experiments.io import PROJECT
 from experiments.run import CONFIGS
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 from experiments.runs.validate import Composer
 from mtp.costs import LinearCost, save_cost
 from tests.support.checkpoints import write_qwen3_5
@@ -55,7 +55,7 @@ def test_a_config_of_a_group_composes_and_builds(name, tmp_path):
     save_cost(tmp_path / "cost.yaml", LinearCost())
     also = [f"cost.path={tmp_path / 'cost.yaml'}"] if name == "cost=file" else ALSO.get(name, [])
     config = compose("run", overrides=[name, *also])
-    plan_of(config)
+    run_spec(config)
     assert "${" not in str(resolved(config))
 
 
@@ -74,7 +74,7 @@ def test_a_target_may_name_its_drafter_and_another_that_is_asked_for_wins(target
 
 def test_a_recorded_workload_names_what_it_needs():
     with pytest.raises(BadInput, match="workload"):
-        plan_of(compose("run", overrides=["workload=recorded", "workload.path=nowhere"]))
+        run_spec(compose("run", overrides=["workload=recorded", "workload.path=nowhere"]))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -87,7 +87,7 @@ def test_an_experiments_jobs_compose_as_hydra_composes_them_and_the_corners_buil
     for job in {0, len(jobs) // 3, len(jobs) - 1}:
         config = composer(jobs[job])
         assert config == compose("run", overrides=jobs[job])
-        plan_of(config)
+        run_spec(config)
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in (FOLDER / "launcher").glob("*.yaml")))
@@ -124,13 +124,13 @@ def test_a_drafter_that_does_not_fit_the_target_is_refused_before_anything_is_lo
     small = write_qwen3_5(tmp_path / "small")
     headless = write_qwen3_5(tmp_path / "headless", mtp=False)
     target = ["target=checkpoint", "target.context=64"]
-    plan_of(compose("run", overrides=[*target, f"target.path={small}"]))
+    run_spec(compose("run", overrides=[*target, f"target.path={small}"]))
     with pytest.raises(BadInput, match=r"is for a target of hidden size 256 and 2048 tokens, but .*small has 64 and 320"):
-        plan_of(compose("run", overrides=[*target, f"target.path={small}", "drafter=tiny_qwen_low"]))
+        run_spec(compose("run", overrides=[*target, f"target.path={small}", "drafter=tiny_qwen_low"]))
     with pytest.raises(BadInput, match=r"headless has no MTP head, expected tensors mtp\.\*, or drafter=prompt_lookup or none"):
-        plan_of(compose("run", overrides=[*target, f"target.path={headless}"]))
+        run_spec(compose("run", overrides=[*target, f"target.path={headless}"]))
     for fits in ("drafter=prompt_lookup", "drafter=none", "policy=static_0"):
-        plan_of(compose("run", overrides=[*target, f"target.path={headless}", fits]))
+        run_spec(compose("run", overrides=[*target, f"target.path={headless}", fits]))
 
 
 def test_an_assistant_is_in_a_folder_of_its_own(tmp_path):
@@ -138,8 +138,8 @@ def test_an_assistant_is_in_a_folder_of_its_own(tmp_path):
     assistant = write_assistant(tmp_path / "assistant", pair)
     chosen = ["target=checkpoint", "target.context=64", "drafter=gemma_assistant"]
     with pytest.raises(BadInput, match=r"drafter\.path is not given, expected a checkpoint folder"):
-        plan_of(compose("run", overrides=[*chosen, f"target.path={pair}"]))
+        run_spec(compose("run", overrides=[*chosen, f"target.path={pair}"]))
     chosen.append(f"drafter.path={assistant}")
-    plan_of(compose("run", overrides=[*chosen, f"target.path={pair}"]))
+    run_spec(compose("run", overrides=[*chosen, f"target.path={pair}"]))
     with pytest.raises(BadInput, match="is made for a target of hidden size 64, but this target has 48"):
-        plan_of(compose("run", overrides=[*chosen, f"target.path={other}"]))
+        run_spec(compose("run", overrides=[*chosen, f"target.path={other}"]))

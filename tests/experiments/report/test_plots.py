@@ -1,4 +1,4 @@
-"""Every picture: what it needs, what it shows, and that two kinds of evidence never share an axis."""
+"""Every plot: what it needs, what it shows, and that two kinds of evidence never share an axis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def view_of(folder):
 
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory):
-    """A run for every picture."""
+    """A run for every plot."""
     folder = tmp_path_factory.mktemp("rich")
     on_tapes = {"evidence": "synthetic"}
     policies = (("static_k", 0), ("rotate_grow", None), ("hindsight", None))
@@ -46,24 +46,24 @@ def rich(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.key)
-def test_every_picture_draws_and_says_why_when_it_cannot(picture, rich, tmp_path):
-    panels = picture.draw(view_of(rich))
+@pytest.mark.parametrize("plot", PICTURES, ids=lambda plot: plot.key)
+def test_every_picture_draws_and_says_why_when_it_cannot(plot, rich, tmp_path):
+    panels = plot.draw(view_of(rich))
     assert not isinstance(panels, str), panels
     for panel in panels:
         assert panel.evidence in ("cpu", "synthetic")
         drawn = figure(panel)
         json.dumps(drawn, allow_nan=False)
         assert len(drawn["data"]) == len(panel.marks) > 0
-    for file in save(panels, tmp_path / picture.key):
+    for file in save(panels, tmp_path / plot.key):
         assert file.stat().st_size > 2000
-    reason = picture.draw(View([]))
+    reason = plot.draw(View([]))
     assert isinstance(reason, str)
     assert "\n" not in reason
 
 
 def test_every_picture_keeps_evidence_apart(rich):
-    kinds = {picture.key: {panel.evidence for panel in picture.draw(view_of(rich))} for picture in PICTURES}
+    kinds = {plot.key: {panel.evidence for panel in plot.draw(view_of(rich))} for plot in PICTURES}
     assert kinds["speed"] == kinds["window_timeline"] == kinds["split"] == {"cpu", "synthetic"}
     assert kinds["regret"] == kinds["regime_map"] == {"synthetic"}
 
@@ -171,7 +171,7 @@ def test_invalid_arms_are_not_drawn_among_speeds(tmp_path):
 def test_labels_are_text_and_never_markup_or_mathematics(tmp_path):
     write_run(tmp_path / "0", config={"tag": "<b>$x^2$</b>"})
     write_run(tmp_path / "1", config={"tag": "plain"})
-    drawn = [picture.draw(view_of(tmp_path)) for picture in PICTURES]
+    drawn = [plot.draw(view_of(tmp_path)) for plot in PICTURES]
     traces = [trace for panels in drawn if not isinstance(panels, str) for panel in panels for trace in figure(panel)["data"]]
     assert len(traces) > 20
     assert not [trace for trace in traces if "<b>" in json.dumps(trace | {"meta": None})]  # meta is for the filter and never shown

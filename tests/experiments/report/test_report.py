@@ -29,7 +29,7 @@ def report(folder, **options):
 
 
 def page_of(folder, **options):
-    """index.html and report.md, without the files of the pictures."""
+    """index.html and report.md, without the files of the plots."""
     made = build(folder, **options)
     drawn = made.draw()
     return page.html(made, drawn), page.text(made, drawn)
@@ -66,8 +66,8 @@ def test_a_report_of_one_run(tmp_path):
     assert "rotate_grow" in html
     assert "1 of 1 arms have fewer than 3 runs" in html
     assert "cpu" in markdown
-    assert (out / "pictures" / "window_timeline.svg").exists()
-    assert (out / "pictures" / "window_timeline.pdf").read_bytes().startswith(b"%PDF")
+    assert (out / "plots" / "window_timeline.svg").exists()
+    assert (out / "plots" / "window_timeline.pdf").read_bytes().startswith(b"%PDF")
     (row,) = pl.read_parquet(out / "results.parquet").to_dicts()
     assert (row["arm"], row["parity"], row["arm_ratio"], row["config.seed"]) == ("rotate_grow", "exact", 1.0, 0)
     tex = (out / "results.tex").read_text()
@@ -204,10 +204,10 @@ def test_html_in_prompts_names_and_errors_stays_text(tmp_path):
 def test_pictures_of_an_earlier_report_do_not_stay(tmp_path):
     run = write_run(tmp_path / "a")
     report(tmp_path)
-    assert (tmp_path / "report" / "pictures" / "window_time.svg").exists()
+    assert (tmp_path / "report" / "plots" / "window_time.svg").exists()
     (run / "steps.parquet").unlink()
     _, html, markdown = report(tmp_path)
-    assert not (tmp_path / "report" / "pictures" / "window_time.svg").exists()
+    assert not (tmp_path / "report" / "plots" / "window_time.svg").exists()
     assert "<b>Window time against rows</b>: no run has steps.parquet" in html
     assert "Not drawn: no run has steps.parquet." in markdown
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from experiments.io import PROJECT
 from experiments.runs import progress
-from experiments.runs.progress import Line, hours
+from experiments.runs.progress import ProgressLine, hours
 
 
 class Engine:
@@ -36,7 +36,7 @@ def clock(monkeypatch):
 def test_a_line_tells_windows_speed_acceptance_and_the_time_left(clock, terminal):
     engine, said = Engine(), io.StringIO()
     console = Console(file=said, width=150, force_terminal=terminal)
-    with Line(console, engine, 100, "decoding"):
+    with ProgressLine(console, engine, 100, "decoding"):
         for second in range(1, 6):
             clock.s, engine.now = float(second), second / 2  # a virtual clock goes at its own pace
             engine.windows += 1

@@ -8,11 +8,11 @@ from hydra import compose, initialize_config_dir
 
 from experiments.config import resolvers
 from experiments.run import CONFIGS
-from experiments.runs.model_backend import ModelGround
+from experiments.runs.model_runtime import ModelRuntime
 from experiments.runs.parity import Difference, Plain, compare
 from experiments.runs.reference import plain_tokens
 from experiments.runs.setup import setup
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 from mtp.request import Finished
 
 
@@ -61,32 +61,32 @@ def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_
     parity = compare(REFERENCE, finished, plain=plain, gap=lambda _: gap, tolerance=0.125)
     assert parity.label == label
     assert not parity.exact
-    assert parity.figures()["differing"] >= 1
+    assert parity.stats()["differing"] >= 1
 
 
 def test_the_gap_is_the_targets_own_at_that_place(tmp_path):
     resolvers.register()
     overrides = ["max_new_tokens=6", "workload.requests=1", "device=cpu", "target.dtype=fp32", f"cache_dir={tmp_path}"]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        ground = ModelGround(plan_of(config := compose("run", overrides=overrides)), config)
-    reference = ground.reference()
-    (name, plain), target = next(iter(reference.items())), ground._made.target
-    text = torch.tensor([*ground.requests[0].prompt, *plain.tokens[:3]], dtype=torch.int32)
+        runtime = ModelRuntime(run_spec(config := compose("run", overrides=overrides)), config)
+    reference = runtime.reference()
+    (name, plain), target = next(iter(reference.items())), runtime._made.target
+    text = torch.tensor([*runtime.requests[0].prompt, *plain.tokens[:3]], dtype=torch.int32)
     logits = target.prefill(0, text, 0)[0][0]
     target.clear(0)
     best, second = logits.topk(2).indices.tolist()
     assert best == plain.tokens[3]
-    gap = ground.gap(reference)
+    gap = runtime.gap(reference)
     found = gap(Difference(name, 3, best, second))
     assert found == pytest.approx(float(logits[best] - logits[second]))
-    assert found > ground.tolerance == 1e-3
+    assert found > runtime.tolerance == 1e-3
     assert gap(Difference(name, 3, best, best)) == 0
 
 
 def test_a_reference_that_fails_is_not_kept(tmp_path):
     resolvers.register()
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        made = setup(plan_of(config := compose("run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"])), config)
+        made = setup(run_spec(config := compose("run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"])), config)
     folder = made.tokenizer and tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")

@@ -16,7 +16,7 @@ from mtp import profiling as ranges
 from mtp.buckets import Buckets
 from mtp.drafters import PromptLookup
 from mtp.engine import Engine
-from mtp.execution.device_planned import PlanningExecutor
+from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
 from mtp.graphs import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
@@ -38,7 +38,7 @@ def target(tmp_path_factory):
 def engine(target, executor=ModelExecutor, layout=None, **options):
     drafter = PromptLookup(slots=2, context=64, ngram=3, device=CPU)
     made = executor(target, drafter, slots=2, largest_group=4, depth=3, buckets=Buckets((8,)), device=CPU, **options)
-    keyed = Keyed("rows", LayoutCache(8, CpuGraphs(made.resting), capture_on=layout)) if layout else None
+    keyed = Keyed("rows", LayoutCache(8, CpuGraphs(made.dry_run), capture_on=layout)) if layout else None
     engine = Engine(made, slots=2, policy=RotateGrow(), layout=keyed)
     for n in range(2):
         engine.submit(Request(f"r{n}", (5, 6, 7, 5, 6), 24, ignore_stop=True))
@@ -99,7 +99,7 @@ def test_what_is_replayed_is_one_range_a_graph(target, tmp_path):
 
 
 def test_the_device_plans(target, tmp_path):
-    found, said = traced(engine(target, PlanningExecutor, policy=RotateGrow()), tmp_path, windows=5, skip=1)
+    found, said = traced(engine(target, DevicePlanningModel, policy=RotateGrow()), tmp_path, windows=5, skip=1)
     windows = [f"window {n}" for n in range(1, 6)]
     assert [name for name in found if name.startswith("window ")] == windows
     assert said == 5
@@ -121,7 +121,7 @@ def test_nothing_is_left_behind_once_nobody_listens():
     for method, _ in ranges._marked:
         owner, attribute = ranges._place(method)
         before = vars(owner)[attribute]
-        with ranges.listening(lambda name: pytest.fail(name)):
+        with ranges.profiling_ranges(lambda name: pytest.fail(name)):
             assert vars(owner)[attribute] is not before
         assert vars(owner)[attribute] is before
 

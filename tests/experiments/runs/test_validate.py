@@ -10,7 +10,7 @@ import pytest
 from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.run import CONFIGS
-from experiments.runs.validate import precheck
+from experiments.runs.validate import validate
 
 BAD = [
     ("slots=0", "slots is 0, expected an integer, 1 to 64"),
@@ -68,7 +68,7 @@ CASES = [([], *case) for case in BAD] + [(["-m", "seed=0,1"], *case) for case in
 def test_bad_values_are_refused_in_one_line(before, override, message):
     resolvers.register()
     with pytest.raises(BadInput) as refused:
-        precheck([*before, override], CONFIGS, "run")
+        validate([*before, override], CONFIGS, "run")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -76,19 +76,19 @@ def test_bad_values_are_refused_in_one_line(before, override, message):
 def test_policy_k_must_fit_the_sizes():
     resolvers.register()
     with pytest.raises(BadInput, match=r"policy\.k is 2, expected one less than a group size: 0, 1, 3"):
-        precheck(["policy=static_k", "policy.k=2"], CONFIGS, "run")
+        validate(["policy=static_k", "policy.k=2"], CONFIGS, "run")
 
 
 def test_a_depth_that_no_drafter_has_is_refused():
     resolvers.register()
     with pytest.raises(BadInput, match="the policy drafts 15 tokens, expected at most 7"):
-        precheck(["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"], CONFIGS, "run")
+        validate(["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"], CONFIGS, "run")
 
 
 def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
     resolvers.register()
     with pytest.raises(BadInput, match=r"drafter.ngram is 0, expected an integer, at least 1"):
-        precheck(["drafter=prompt_lookup", "drafter.ngram=0"], CONFIGS, "run")
+        validate(["drafter=prompt_lookup", "drafter.ngram=0"], CONFIGS, "run")
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
 def test_H03_values_with_commas_that_are_refused(arguments, message):
     resolvers.register()
     with pytest.raises(BadInput) as refused:
-        precheck(arguments, CONFIGS, "run")
+        validate(arguments, CONFIGS, "run")
     assert message in str(refused.value)
 
 
 def test_H03_values_with_commas_that_are_meant():
     resolvers.register()
-    lists = precheck(["-m", "sizes=[1,2],[1,2,4]", "policy=static_k"], CONFIGS, "run")
+    lists = validate(["-m", "sizes=[1,2],[1,2,4]", "policy=static_k"], CONFIGS, "run")
     assert [job for job, _ in lists.jobs] == [("sizes=[1,2]", "policy=static_k"), ("sizes=[1,2,4]", "policy=static_k")]
     assert len({fingerprint for _, fingerprint in lists.jobs}) == 2
-    assert precheck(["tag='a,b'"], CONFIGS, "run").base.tag == "a,b"
-    assert [job for job, _ in precheck(["-m", "buckets=tight,[4,8]", "tag='a,b'"], CONFIGS, "run").jobs] == [
+    assert validate(["tag='a,b'"], CONFIGS, "run").base.tag == "a,b"
+    assert [job for job, _ in validate(["-m", "buckets=tight,[4,8]", "tag='a,b'"], CONFIGS, "run").jobs] == [
         ("buckets=tight", "tag='a,b'"),
         ("buckets=[4,8]", "tag='a,b'"),
     ]
@@ -124,8 +124,8 @@ def test_H03_values_with_commas_that_are_meant():
 def test_an_experiments_own_axes_are_checked_too_and_can_be_replaced():
     resolvers.register()
     with pytest.raises(BadInput, match="slots is 2, expected at least 3"):
-        precheck(["-m", "experiment=grants", "slots=2"], CONFIGS, "run")
-    narrowed = precheck(["-m", "experiment=quick", "policy=static_1", "launcher.jobs=1", "resume=new"], CONFIGS, "run")
+        validate(["-m", "experiment=grants", "slots=2"], CONFIGS, "run")
+    narrowed = validate(["-m", "experiment=quick", "policy=static_1", "launcher.jobs=1", "resume=new"], CONFIGS, "run")
     assert [job for job, _ in narrowed.jobs] == [(f"workload={text}", "policy=static_1", "experiment=quick") for text in ("code", "prose")]
 
 
@@ -147,9 +147,9 @@ def test_the_command_exits_2_with_one_line_and_no_traceback():
 )
 def test_a_device_plans_what_it_can_and_the_rest_is_refused(override, message):
     if message is None:
-        precheck(["plan=device", override], CONFIGS, "run")
+        validate(["plan=device", override], CONFIGS, "run")
         return
     with pytest.raises(BadInput, match=message):
-        precheck(["plan=device", override], CONFIGS, "run")
+        validate(["plan=device", override], CONFIGS, "run")
     with pytest.raises(BadInput, match=r"grant.parked is wait"):
-        precheck(["plan=device", "grant=rotate", "grant.parked=wait"], CONFIGS, "run")
+        validate(["plan=device", "grant=rotate", "grant.parked=wait"], CONFIGS, "run")

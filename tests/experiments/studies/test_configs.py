@@ -12,7 +12,7 @@ from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.run import CONFIGS
 from experiments.runs.job import run_job
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 
 
 def config_of(*overrides):
@@ -23,12 +23,12 @@ def config_of(*overrides):
 
 @pytest.mark.parametrize(("experiment", "cells"), [("policies", 132), ("policies_tapes", 72), ("published", 28)])
 def test_every_study_is_built(experiment, cells):
-    study = plan_of(config_of(f"experiment={experiment}")).study
+    study = run_spec(config_of(f"experiment={experiment}")).study
     assert len(study.jobs()) == cells
 
 
 def test_a_run_has_none():
-    assert plan_of(config_of()).study is None
+    assert run_spec(config_of()).study is None
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_a_run_has_none():
 )
 def test_bad_studies_are_refused_in_one_line(override, message):
     with pytest.raises(BadInput, match=re.escape(message)) as refused:
-        plan_of(config_of("experiment=policies", override))
+        run_spec(config_of("experiment=policies", override))
     assert "\n" not in str(refused.value)
 
 
 def test_what_is_no_study_is_refused():
     with pytest.raises(BadInput, match=r"study is mtp\.policies\.StaticK, expected one of experiments/studies"):
-        plan_of(config_of("+study._target_=mtp.policies.StaticK"))
+        run_spec(config_of("+study._target_=mtp.policies.StaticK"))
 
 
 def test_a_job_with_a_study_runs_it(tmp_path):

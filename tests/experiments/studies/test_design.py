@@ -6,14 +6,14 @@ from itertools import product
 import pytest
 
 from experiments.studies.cell import Cell
-from experiments.studies.design import DRAFTS, GRADES, LONG, OFF, RATIOS, REGIMES, SIZES, SLOTS, Synthetic
+from experiments.studies.design import DRAFTS, GRADES, LONG, OFF, RATIOS, REGIMES, SIZES, SLOTS, SyntheticDesign
 from experiments.studies.loops import before_loop
-from experiments.studies.real import Recorded
+from experiments.studies.real import RecordedDesign
 from experiments.studies.trial import tapes_of
 from mtp.tape import Tape
 from mtp.tape.synthesis import Synthesis
 
-CELLS = Synthetic().cells()
+CELLS = SyntheticDesign().cells()
 
 
 def test_at_most_200_cells_and_every_level_often():
@@ -47,7 +47,7 @@ def test_tuning_and_judging_never_share_a_text():
 
 
 def test_recorded_cells_name_tapes_that_ship():
-    for cell in Recorded().cells():
+    for cell in RecordedDesign().cells():
         assert len(tapes_of(cell, 0, 0)) >= 12
 
 

@@ -97,10 +97,10 @@ def test_arms_are_checked_before_anything_runs():
 
 def test_arms_believe_what_the_cell_says_and_are_charged_the_truth():
     cell = Cell("one", "row_dear", "code", 2, ratio=0.2, belief=1.4, stairs=True)
-    believed = policy_of("adaptive", cell, {}).cost
+    cost_model = policy_of("adaptive", cell, {}).cost
     truth = StaircaseCost(LinearCost(**cell.cost()), cell.buckets)
-    assert believed.window(3, 1, 0) - believed.window(1, 1, 0) == 0  # both are padded to four
-    assert believed.window(8, 1, 0) - believed.window(4, 1, 0) == pytest.approx(1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0)))
+    assert cost_model.window(3, 1, 0) - cost_model.window(1, 1, 0) == 0  # both are padded to four
+    assert cost_model.window(8, 1, 0) - cost_model.window(4, 1, 0) == pytest.approx(1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0)))
     assert policy_of("static_2", cell, {}) is None
     assert policy_of("static_3", cell, {}).k == 3
 

@@ -18,9 +18,9 @@ from experiments.config.checks import BadInput
 from experiments.training.drafters import collect, session
 from experiments.training.drafters.frozen import Frozen
 from experiments.training.drafters.head import Head
-from experiments.training.drafters.recipe import Recipe
+from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.session import Session, style_of
-from experiments.training.drafters.store import Row, Store, Text
+from experiments.training.drafters.store import Store, StoredRow, Text
 from experiments.training.drafters.texts import Cut, prompts, read
 from experiments.training.progress import Progress
 from experiments.training.trainable import Read
@@ -61,7 +61,7 @@ def data(tmp_path_factory):
 
 
 def made(out: Path, data: list[str], **changes: object) -> Session:
-    return Session(Recipe.of(CHEAP | {"data": data} | changes), TARGET, "auto", out, Console(quiet=True))
+    return Session(DrafterRecipe.of(CHEAP | {"data": data} | changes), TARGET, "auto", out, Console(quiet=True))
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +134,8 @@ def test_the_sidecar_runs_with_its_target_and_changes_no_token(sidecar):
     assert len(drafter.head) == 700
     assert sorted(file.name for file in (sidecar / "heads").iterdir()) == ["000002.safetensors", "000004.safetensors"]
     load_qwen_mtp(sidecar, target, buckets=BUCKETS, weights="heads/000002.safetensors")
-    figures = json.loads((sidecar / "figures.json").read_text())
-    assert len(figures["code"]["own"]) == len(figures["code"]["teacher_forced"]) == 3
+    stats = json.loads((sidecar / "figures.json").read_text())
+    assert len(stats["code"]["own"]) == len(stats["code"]["teacher_forced"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(write, full
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TARGET / file, folder)
     changes = {"style": "assistant", "draft_vocab": None, "steps": 3, "texts": 10, "held_out": 4, "save_every": None}
-    recipe = Recipe.of(CHEAP | {"data": data} | changes)
+    recipe = DrafterRecipe.of(CHEAP | {"data": data} | changes)
     out = tmp_path / "out"
     Session(recipe, folder, "fp32", out, Console(quiet=True)).run()
     store = Store(
@@ -191,7 +191,7 @@ def test_a_style_that_does_not_fit_the_target_is_refused(style, changes, named, 
     folder = TARGET
     if "qwen3_5" not in named:
         folder = write_gemma4(tmp_path / "target")
-    recipe = Recipe.of(CHEAP | {"style": style} | changes)
+    recipe = DrafterRecipe.of(CHEAP | {"style": style} | changes)
     with pytest.raises(BadInput, match=named):
         style_of(Checkpoint(folder), recipe)
 
@@ -238,7 +238,7 @@ def test_collected_rows_are_the_targets_own(sidecar):
 def test_a_store_counts_what_is_whole_and_refuses_another_collection(tmp_path):
     store = Store(tmp_path, {"a": 1}, rows=4, length=3, hidden=2)
     texts = [Text(torch.arange(3) + begin, torch.ones(2, 2), {}) for begin in (0, 3)]
-    store.append([Row(7, "code", True, 3), Row(1, "prose", False, 2)], texts)
+    store.append([StoredRow(7, "code", True, 3), StoredRow(1, "prose", False, 2)], texts)
     store.tokens[2] = 9  # written, but never counted
     again = Store(tmp_path, {"a": 1}, rows=4, length=3, hidden=2)
     assert [row.number for row in again.rows] == [7, 1]

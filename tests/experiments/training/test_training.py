@@ -25,13 +25,13 @@ from experiments.training.corpus import Windows
 from experiments.training.delta import CHUNK, gated_delta, inverse_unit_lower, unit
 from experiments.training.generate import continue_greedy
 from experiments.training.losses import repeats
-from experiments.training.model import Model, Shape
+from experiments.training.model import Model, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.qwen_folder import read_folder, write_folder
 from experiments.training.tokenizer import train_tokenizer
 from experiments.training.trainable import Read
 
-MICRO = Shape(
+MICRO = QwenShape(
     vocab=320, hidden=48, layers=4, intermediate=64, heads=4, kv_heads=2, head_size=16, linear_heads=3, linear_key=8, linear_value=16
 )
 SETTINGS = [
@@ -104,21 +104,21 @@ def test_inverse_of_a_unit_lower_triangle() -> None:
 
 def test_folder_loads_in_transformers_with_equal_logits(written: tuple[Path, Model, MtpHead]) -> None:
     folder, model, _ = written
-    theirs = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(MICRO.vocab, (2, 77))
     with torch.no_grad():
-        torch.testing.assert_close(model.logits(model(ids)), theirs(ids).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model.logits(model(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4)
 
 
 def test_head_loads_in_transformers_with_an_equal_first_draft(written: tuple[Path, Model, MtpHead]) -> None:
     folder, model, head = written
-    theirs = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    drafter = MtpModel.from_pretrained(theirs).eval()
+    reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    drafter = MtpModel.from_pretrained(reference).eval()
     full = torch.randint(MICRO.vocab, (1, 24))
     with torch.no_grad():
         hidden = model(full)
         mine = model.logits(head.chain(model, full, Read(hidden, {}), 1)[0].hidden)[:, -1]
-        cache = MtpCache(config=theirs.config.get_mtp_config())
+        cache = MtpCache(config=reference.config.get_mtp_config())
         cache.activate_past_recording()
         positions = torch.arange(1, 24)[None]
         _, logits, _ = drafter(full[:, 1:], hidden[:, :-1], None, positions, cache, full_input_ids=full)
@@ -186,8 +186,8 @@ def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread:
     assert shown.getvalue().count("goes on in phase") == 1
     assert not (killed / "checkpoint.pt").exists()
     for name in ("model.safetensors", "heads/low.safetensors", "heads/mid.safetensors"):
-        mine, theirs = load_file(killed / name), load_file(whole / name)
-        assert all(torch.equal(tensor, theirs[key]) for key, tensor in mine.items()), name
+        mine, reference = load_file(killed / name), load_file(whole / name)
+        assert all(torch.equal(tensor, reference[key]) for key, tensor in mine.items()), name
     histories = [json.loads((folder / "training.json").read_text())["history"] for folder in (killed, whole)]
     assert [(entry[:2], entry[3]) for entry in histories[0]] == [(entry[:2], entry[3]) for entry in histories[1]]
     with pytest.raises(BadInput, match="holds a model"):

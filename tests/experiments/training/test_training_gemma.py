@@ -76,18 +76,18 @@ def ids_of(rows: int, tokens: int) -> Tensor:
 
 def test_folder_loads_in_transformers_with_equal_logits(written: Written) -> None:
     folder, target, _ = written
-    theirs = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = ids_of(2, 50)
     with torch.no_grad():
-        torch.testing.assert_close(target.logits(target(ids)), theirs(ids).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(target.logits(target(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4)
 
 
 def test_greedy_text_of_the_pair_in_transformers_is_the_targets_own(written: Written) -> None:
     folder, target, _ = written
-    theirs = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     assistant = Gemma4AssistantForCausalLM.from_pretrained(folder / "assistant", dtype=torch.float32).eval()
     assistant.generation_config.num_assistant_tokens = 3
-    made = theirs.generate(ids_of(1, 9), max_new_tokens=20, assistant_model=assistant, eos_token_id=None)
+    made = reference.generate(ids_of(1, 9), max_new_tokens=20, assistant_model=assistant, eos_token_id=None)
     with torch.no_grad():
         assert torch.equal(target.logits(target(made[:, :-1]))[:, 8:].argmax(-1), made[:, 9:])
 
@@ -95,7 +95,7 @@ def test_greedy_text_of_the_pair_in_transformers_is_the_targets_own(written: Wri
 def test_chain_is_transformers_assistant_at_each_anchor(written: Written) -> None:
     """Given the target's committed keys alone, before and after the window has filled."""
     folder, target, assistant = written
-    theirs = Gemma4AssistantForCausalLM.from_pretrained(folder / "assistant", dtype=torch.float32).eval()
+    reference = Gemma4AssistantForCausalLM.from_pretrained(folder / "assistant", dtype=torch.float32).eval()
     ids = ids_of(2, 30)
     with torch.no_grad():
         read = target.read(ids)
@@ -105,7 +105,7 @@ def test_chain_is_transformers_assistant_at_each_anchor(written: Written) -> Non
             row, token = read.hidden[:, anchor, None], ids[:, anchor + 1, None]
             for step in steps:
                 pair = torch.cat([target.embed(token), row], -1)
-                out = theirs(inputs_embeds=pair, position_ids=torch.tensor([[anchor + 1]]), shared_kv_states=kv)
+                out = reference(inputs_embeds=pair, position_ids=torch.tensor([[anchor + 1]]), shared_kv_states=kv)
                 row, token = out.last_hidden_state, out.logits.argmax(-1)
                 torch.testing.assert_close(step.hidden[:, anchor], row[:, 0], rtol=1e-4, atol=1e-4)
                 assert torch.equal(step.picks[:, anchor], token[:, 0])
@@ -124,11 +124,11 @@ def test_assistant_starts_from_the_targets_last_layers() -> None:
     torch.manual_seed(1)
     target = Gemma(GemmaShape(**SIZES | {"assistant_hidden": SIZES["hidden"]}))
     assistant = start_assistant(target)
-    mine, theirs = assistant.net.state_dict(), target.net.state_dict()
+    mine, reference = assistant.net.state_dict(), target.net.state_dict()
     for name in ("self_attn.q_proj.weight", "mlp.down_proj.weight"):
-        assert torch.equal(mine[f"model.layers.0.{name}"], theirs[f"model.layers.4.{name}"])  # sliding
-        assert torch.equal(mine[f"model.layers.1.{name}"], theirs[f"model.layers.5.{name}"])  # full
-    assert torch.equal(mine["lm_head.weight"], theirs["lm_head.weight"])
+        assert torch.equal(mine[f"model.layers.0.{name}"], reference[f"model.layers.4.{name}"])  # sliding
+        assert torch.equal(mine[f"model.layers.1.{name}"], reference[f"model.layers.5.{name}"])  # full
+    assert torch.equal(mine["lm_head.weight"], reference["lm_head.weight"])
 
 
 def test_assistant_learns_text_and_clusters(written: Written) -> None:
@@ -193,8 +193,8 @@ def test_interrupted_training_goes_on_to_the_same_weights(tmp_path: Path, one_th
     train_until(tmp_path / "cut", "", 0)
     train_until(tmp_path / "whole", "", 0)
     for name in ("model.safetensors", "assistant/model.safetensors"):
-        mine, theirs = load_file(tmp_path / "cut" / name), load_file(tmp_path / "whole" / name)
-        assert all(torch.equal(tensor, theirs[key]) for key, tensor in mine.items()), name
+        mine, reference = load_file(tmp_path / "cut" / name), load_file(tmp_path / "whole" / name)
+        assert all(torch.equal(tensor, reference[key]) for key, tensor in mine.items()), name
 
 
 @pytest.mark.parametrize(

@@ -49,20 +49,20 @@ def test_tensors_and_settings_are_those_that_transformers_reads_from_the_file(co
     for name, tensor in ours.items():
         assert tensor.dtype == torch.bfloat16
         torch.testing.assert_close(tensor.float(), read["tensors"][name].float(), rtol=0, atol=0, msg=name)
-    theirs, own = AutoConfig.for_model(**read["config"]).to_dict(), model.config.to_dict()
+    reference, own = AutoConfig.for_model(**read["config"]).to_dict(), model.config.to_dict()
     unlike = {"architectures", "dtype", "_name_or_path", "_model_name_or_path", "unk_token_id", "rms_norm_eps", "query_pre_attn_scalar"}
-    assert {key: own[key] for key in own if key not in unlike} == {key: theirs[key] for key in own if key not in unlike}
-    assert own["rms_norm_eps"] == pytest.approx(theirs["rms_norm_eps"], rel=1e-6)
+    assert {key: own[key] for key in own if key not in unlike} == {key: reference[key] for key in own if key not in unlike}
+    assert own["rms_norm_eps"] == pytest.approx(reference["rms_norm_eps"], rel=1e-6)
 
 
 def test_a_text_becomes_the_tokens_that_transformers_makes_of_it_and_comes_back(converted):
     gguf, made = converted
-    theirs = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    reference = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     ours = Tokenizer.from_file(str(made / "tokenizer.json"))
     first = "<bos>" if "gemma3" in str(gguf) else ""
     for text in TEXTS:
         ids = ours.encode(text).ids
-        assert ids == theirs(text).input_ids, text
+        assert ids == reference(text).input_ids, text
         assert ours.decode(ids, skip_special_tokens=False) == first + text
     assert AutoTokenizer.from_pretrained(made)("hello world").input_ids == ours.encode("hello world").ids
 

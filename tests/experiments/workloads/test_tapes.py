@@ -15,9 +15,9 @@ from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.run import CONFIGS
 from experiments.runs.job import ParityError, run_job
-from experiments.runs.validate import precheck
+from experiments.runs.validate import validate
 from experiments.workloads.lengths import draw_lengths
-from experiments.workloads.synthetic import Synthetic
+from experiments.workloads.synthetic import SyntheticWorkload
 from mtp.tape import read_tapes, write_tapes
 
 SYNTHETIC = "workload=synthetic"
@@ -66,7 +66,7 @@ def test_a_recorded_run_is_replayed_from_its_folder_alone_window_by_window(go, d
 
 def test_a_tape_whose_text_is_not_what_comes_out_fails_the_run(go, monkeypatch):
     recorded, _ = go("experiment=record", *MODEL)
-    monkeypatch.setattr("experiments.runs.tape_backend.text_of", lambda tape, request, limits: (tape.tokens[:5], "length"))
+    monkeypatch.setattr("experiments.runs.tape_runtime.text_of", lambda tape, request, limits: (tape.tokens[:5], "length"))
     with pytest.raises(ParityError, match=r"index.: 5"):
         go("workload=recorded", f"workload.path={recorded}")
 
@@ -122,7 +122,7 @@ def test_lengths_are_drawn_as_told():
 
 
 def test_a_request_s_tape_does_not_depend_on_how_many_there_are_and_is_not_kept_for_ever():
-    few, many = (Synthetic("switch", requests=n).tapes(max_new_tokens=20, seed=3) for n in (2, 2000))
+    few, many = (SyntheticWorkload("switch", requests=n).tapes(max_new_tokens=20, seed=3) for n in (2, 2000))
     assert few.tapes["switch-1"] == many.tapes["switch-1"]
     assert few.tapes["switch-0"] != few.tapes["switch-1"]
     assert "switch-2" not in few.tapes
@@ -158,7 +158,7 @@ BAD = [
 def test_bad_values_are_refused_in_one_line_before_anything_runs(overrides, message):
     resolvers.register()
     with pytest.raises(BadInput) as refused:
-        precheck(overrides, CONFIGS, "run")
+        validate(overrides, CONFIGS, "run")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mtp.costs import LinearCost, PathCost, ScaledCost, StaircaseCost, TableCost, believed_cost, load_cost, save_cost
+from mtp.costs import LinearCost, PathCost, ScaledCost, StaircaseCost, TableCost, load_cost, planning_cost, save_cost
 from mtp.costs.fit import Measured, fit_cost
 from mtp.costs.refit import Refit, solve
 
@@ -26,8 +26,8 @@ def test_by_hand():
     assert paths.window(4, 1, 0) == LinearCost(base=0.01).window(4, 1, 0)
     assert paths.window(4, 2, 0) == LINE.window(4, 2, 0)
     assert ScaledCost(LINE, 1.4).window(4, 2, 1) == pytest.approx(1.4 * LINE.window(4, 2, 1))
-    assert believed_cost(LINE, "tight") is LINE
-    assert believed_cost(LINE, [4, 8]) == stairs
+    assert planning_cost(LINE, "tight") is LINE
+    assert planning_cost(LINE, [4, 8]) == stairs
 
 
 def test_the_published_calibration():
@@ -88,7 +88,7 @@ def windows(count: int, seed: int = 0):
 def test_refit_finds_a_cost_that_is_off_by_40_percent():
     refit = Refit(ScaledCost(LINE, 1.4))
     for rows, slots, depth in windows(400):
-        refit.saw(rows, 0, slots, depth, 0, LINE.window(rows, slots, depth))
+        refit.observe(rows, 0, slots, depth, 0, LINE.window(rows, slots, depth))
     for rows, slots, depth in windows(50, 1):
         assert refit.cost.window(rows, slots, depth) == pytest.approx(LINE.window(rows, slots, depth), rel=0.02)
 
@@ -97,7 +97,7 @@ def test_refit_shrugs_at_outliers():
     refit, draw = Refit(LINE), random.Random(3)
     for rows, slots, depth in windows(400):
         measured = LINE.window(rows, slots, depth) * draw.uniform(0.98, 1.02)
-        refit.saw(rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0))  # 20 times a window
+        refit.observe(rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0))  # 20 times a window
     for rows, slots, depth in windows(50, 1):
         assert refit.cost.window(rows, slots, depth) == pytest.approx(LINE.window(rows, slots, depth), rel=0.05)
 
@@ -105,7 +105,7 @@ def test_refit_shrugs_at_outliers():
 def test_refit_learns_the_buckets():
     refit, stairs = Refit(LINE), StaircaseCost(LINE, (4, 8))
     for rows, slots, depth in windows(200):
-        refit.saw(rows, (4 if rows <= 4 else 8) - rows, slots, depth, 0, stairs.window(rows, slots, depth))
+        refit.observe(rows, (4 if rows <= 4 else 8) - rows, slots, depth, 0, stairs.window(rows, slots, depth))
     for rows in range(1, 9):
         assert refit.cost.window(rows, 1, 1) == pytest.approx(stairs.window(rows, 1, 1), rel=0.02)
 
@@ -114,7 +114,7 @@ def test_refit_leaves_what_never_varies():
     """All windows alike: their time is right, and no price has become absurd."""
     refit = Refit(LINE)
     for _ in range(200):
-        refit.saw(8, 0, 2, 3, 0, 1.5 * LINE.window(8, 2, 3))
+        refit.observe(8, 0, 2, 3, 0, 1.5 * LINE.window(8, 2, 3))
     assert refit.cost.window(8, 2, 3) == pytest.approx(1.5 * LINE.window(8, 2, 3), rel=0.02)
     assert LINE.window(1, 1, 0) < refit.cost.window(1, 1, 0) < 1.6 * LINE.window(1, 1, 0)
 

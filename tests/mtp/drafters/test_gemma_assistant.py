@@ -55,8 +55,8 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     write(folder / "target", **target)
     write_assistant(folder / "assistant", folder / "target", **assistant)
-    theirs = (AutoModelForCausalLM, "target"), (Gemma4AssistantForCausalLM, "assistant")
-    return Models(folder, *(model.from_pretrained(folder / part).eval() for model, part in theirs))
+    reference = (AutoModelForCausalLM, "target"), (Gemma4AssistantForCausalLM, "assistant")
+    return Models(folder, *(model.from_pretrained(folder / part).eval() for model, part in reference))
 
 
 @pytest.fixture(scope="module")

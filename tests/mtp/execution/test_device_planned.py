@@ -45,10 +45,10 @@ def test_windows_are_those_of_the_host_s_planner_one_by_one(folder, target, text
         todo = requests(slots)
         drafter = drafter_of(kind, folder, target, texts)
         mine = device(target, drafter, policy, slots=slots, rows=rows, todo=todo, captured=slots == 4)
-        theirs = host(target, drafter, policy, slots=slots, rows=rows, todo=todo)
-        assert windows(mine) == windows(theirs)
-        assert ends(mine) == ends(theirs)
-        assert mine.windows == theirs.windows
+        reference = host(target, drafter, policy, slots=slots, rows=rows, todo=todo)
+        assert windows(mine) == windows(reference)
+        assert ends(mine) == ends(reference)
+        assert mine.windows == reference.windows
         accepted += sum(round_.accepted for round_ in mine.rounds)
     assert accepted > 20 or kind != "replay"  # a random head proposes at random
 
@@ -185,11 +185,11 @@ def test_captures_and_their_failures_never_change_a_window(target, texts, plan, 
     todo = requests(4)
     drafter = ReplayDrafter(texts, slots=SLOTS, context=CONTEXT)
     executor = planner(target, drafter, RotateGrow())
-    cache = LayoutCache(capacity, FailingGraphs(CpuGraphs(executor.resting), plan), capture_on=capture_on)
+    cache = LayoutCache(capacity, FailingGraphs(CpuGraphs(executor.dry_run), plan), capture_on=capture_on)
     mine = run(executor, RotateGrow(), slots=4, todo=todo, layout=Keyed("rows", cache))
-    theirs = host(target, drafter, RotateGrow(), slots=4, todo=todo)
-    assert windows(mine) == windows(theirs)
-    assert ends(mine) == ends(theirs)
+    reference = host(target, drafter, RotateGrow(), slots=4, todo=todo)
+    assert windows(mine) == windows(reference)
+    assert ends(mine) == ends(reference)
 
 
 def test_a_failed_window_ends_its_own_slots_and_keeps_what_was_computed(target, texts, capfd):

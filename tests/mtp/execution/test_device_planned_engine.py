@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from mtp.engine import Engine
-from mtp.execution.device_planned import PlanningExecutor
+from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
 from mtp.grants import Rotate
 from mtp.policies import RotateGrow
@@ -41,7 +41,7 @@ def alone(target, todo):
 def on(kind, target, drafter, rows=8, **options):
     options |= {"slots": SLOTS, "rows": rows, "largest_group": 4, "depth": 3, "buckets": EIGHT, "device": CPU}
     if kind == "device":
-        return PlanningExecutor(target, drafter, policy=RotateGrow(), **options)
+        return DevicePlanningModel(target, drafter, policy=RotateGrow(), **options)
     return ModelExecutor(target, drafter, **options)
 
 
@@ -154,7 +154,7 @@ def test_a_slot_that_a_cancel_frees_waits_for_its_last_window(target):
         engine.submit(new)
         drafter.bad = True
         engine.run()
-        found[kind] = {done.id: (done.finish, bool(done.plain_reason)) for done in engine.finished}
+        found[kind] = {done.id: (done.finish, bool(done.speculation_disabled)) for done in engine.finished}
         kept = next(len(done.tokens) for done in engine.finished if done.id == "r0")
         assert kept == sum(round_.committed for round_ in engine.rounds if round_.request == "r0") + 1
     assert found["device"] == found["host"]

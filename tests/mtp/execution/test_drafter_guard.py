@@ -59,7 +59,7 @@ def test_a_drafter_that_works_is_cleared_once_per_request_and_never_reloaded(cap
     drafter = Drafter()
     _, finished = run(drafter, lambda: pytest.fail("reloaded"))
     assert sorted(drafter.cleared) == [0, 1, 2]
-    assert all(done.plain_reason is None for done in finished.values())
+    assert all(done.speculation_disabled is None for done in finished.values())
     assert said(capfd) == []
 
 
@@ -74,7 +74,7 @@ def test_a_failed_reset_reloads_once_and_the_request_speculates(capfd):
     assert len(reloads) == engine.executor.drafting.reloads == 1
     assert sorted(reloads[0].cleared) == [0, 0, 1, 2]  # reset there, and the failed reset is repeated
     assert all(max(rows(engine, name)) == 4 for name in finished)
-    assert all(done.plain_reason is None for done in finished.values())
+    assert all(done.speculation_disabled is None for done in finished.values())
     assert len(said(capfd)) == 1
 
 
@@ -91,13 +91,13 @@ def test_where_that_fails_too_speculation_ends_for_that_request_alone(how, capfd
 
     engine, finished = run(Drafter(clears=[1]), None if how == "there is none" else reload, count=2, slots=1)
     assert set(rows(engine, "r0")) == {1}
-    assert finished["r0"].plain_reason
+    assert finished["r0"].speculation_disabled
     told = said(capfd)
     assert sum("request r0 goes on plainly" in line for line in told) == 1
     if how == "there is none":
-        assert finished["r1"].plain_reason
+        assert finished["r1"].speculation_disabled
     else:
-        assert finished["r1"].plain_reason is None
+        assert finished["r1"].speculation_disabled is None
         assert max(rows(engine, "r1")) == 4
 
 
@@ -110,7 +110,7 @@ def test_a_state_lost_in_a_window_costs_no_request_its_speculation(capfd):
 
     engine, finished = run(Drafter(advances=[8]), reload)
     assert sorted(reloads[0].cleared) == [0, 1, 2]
-    assert not any(done.plain_reason for done in finished.values())
+    assert not any(done.speculation_disabled for done in finished.values())
     lost = next(i for i, window in enumerate(reloads[0].advanced) if window)  # the window is drafted for again
     assert lost == 0
     assert all(max(rows(engine, name, after=6)) == 4 for name in finished)
@@ -127,12 +127,12 @@ def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_late
         return Drafter(advances=[again] if len(reloads) == 1 else [])
 
     engine, finished = run(Drafter(advances=[6]), reload, count=4, slots=3, arrivals=(0.0, 0.0, 0.0, 0.3))
-    failed = {name for name, done in finished.items() if done.plain_reason}
+    failed = {name for name, done in finished.items() if done.speculation_disabled}
     assert failed == {"r0", "r1", "r2"}
     assert max(rows(engine, "r3")) == 4
     for name in failed:
         assert rows(engine, name)[-1] == 1
-        assert "state lost" in finished[name].plain_reason
+        assert "state lost" in finished[name].speculation_disabled
     assert len(reloads) == (1 if again == 1 else 2)  # the second for r3
     assert sum("goes on plainly" in line for line in said(capfd)) == 3
 
@@ -145,14 +145,14 @@ def test_a_drafter_that_always_fails_is_not_asked_for_ever(capfd):
         return made[-1]
 
     _, finished = run(broken(), broken)
-    assert all(done.plain_reason for done in finished.values())
+    assert all(done.speculation_disabled for done in finished.values())
     assert len(made) == 2
     assert sum(len(drafter.advanced) for drafter in made) <= 2 * len(finished)
 
 
 def test_a_holder_whose_drafter_fails_gives_its_grant_to_the_next(capfd):
     engine, finished = run(Drafter(advances=[3]), lambda: Drafter(advances=[1]), grants=Rotate(budget=50, share="tick"))
-    assert finished["r0"].plain_reason
+    assert finished["r0"].speculation_disabled
     assert [grant.request for grant in engine.grants.log] == ["r0", "r1", "r2"]
     assert next(grant.rounds for grant in engine.grants.log) == 3
     assert set(rows(engine, "r0")[-3:]) == {1}
@@ -164,7 +164,7 @@ def test_the_guard_without_a_drafter_does_nothing(capfd):
     guard = DrafterGuard(None)
     guard.admit(0)
     assert guard.call(lambda drafter: drafter.clear(0)) is None
-    assert guard.plain_reason(0) is None
+    assert guard.speculation_disabled(0) is None
     guard.release(0)
     assert said(capfd) == []
 
@@ -173,8 +173,8 @@ def test_a_reason_is_told_once_and_gone_with_its_request():
     guard = DrafterGuard(Drafter(advances=[1]))
     guard.admit(0)
     assert guard.call(lambda drafter: drafter.advance([0])) is None
-    assert "state lost" in guard.plain_reason(0)
-    assert guard.plain_reason(0) is None
+    assert "state lost" in guard.speculation_disabled(0)
+    assert guard.speculation_disabled(0) is None
     assert 0 in guard.ended
     guard.release(0)
     assert not guard.ended

@@ -60,7 +60,7 @@ def run(target, drafter, reload, policy, layout=None):
     executor = ModelExecutor(
         target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU, reload_drafter=reload
     )
-    keyed = Keyed(layout, LayoutCache(8, CpuGraphs(executor.resting))) if layout else None
+    keyed = Keyed(layout, LayoutCache(8, CpuGraphs(executor.dry_run))) if layout else None
     engine = Engine(executor, slots=2, policy=policy, layout=keyed)
     for request in requests():
         engine.submit(request)
@@ -85,7 +85,7 @@ def test_tokens_stay_exact_and_it_is_told(target, reference, layout, method, at,
     lines = [line for line in err.splitlines() if line.startswith("ERR ")]
     assert lines == [line for line in out.splitlines() if line.startswith("ERR ")]
     if any("the drafter failed" in line for line in lines):
-        plain = {name for name, done in finished.items() if done.plain_reason}
+        plain = {name for name, done in finished.items() if done.speculation_disabled}
         assert plain == {line.split()[2] for line in lines if "goes on plainly" in line}
         for name in plain:  # a request that drafts never ends in three rounds of one row
             assert [round_.rows for round_ in engine.rounds if round_.request == name][-3:] == [1, 1, 1]
@@ -97,7 +97,7 @@ def test_tokens_stay_exact_and_it_is_told(target, reference, layout, method, at,
             assert not any(round_.drafted for round_ in engine.rounds if round_.request == "r3")
     else:  # the failure fell into a capture: that window ran eagerly, and nothing was lost
         assert any("capture of layout" in line for line in lines)
-        assert not any(done.plain_reason for done in finished.values())
+        assert not any(done.speculation_disabled for done in finished.values())
 
 
 def test_a_failure_in_a_capture_is_the_captures_alone(target, reference, capfd):

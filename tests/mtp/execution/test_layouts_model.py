@@ -43,7 +43,7 @@ def run(target, texts, policy, layout, *, plan=None, **options):
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU)
     cache = None
     if layout:
-        backend = CpuGraphs(executor.resting)
+        backend = CpuGraphs(executor.dry_run)
         cache = LayoutCache(backend=FailingGraphs(backend, plan) if plan else backend, **({"capacity": 32} | options))
     engine = Engine(executor, slots=4, policy=policy, layout=Keyed(layout, cache) if layout else None)
     for request in requests():
@@ -68,7 +68,7 @@ def test_every_key_and_capacity_gives_the_tokens_of_plain_decoding(target, refer
     assert stats.failures == 0
     assert len(cache) <= capacity
     assert sum(round_.accepted for round_ in engine.rounds) > 30
-    assert sum(step.halves.capture for step in engine.steps) == pytest.approx(stats.capture_s)
+    assert sum(step.phases.capture for step in engine.steps) == pytest.approx(stats.capture_s)
 
 
 def test_graphs_serve_every_outcome_of_a_layout(target, texts):
@@ -111,7 +111,7 @@ def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, refere
     """Poisoned window buffers change nothing, eager or replayed: only the counts say what is there."""
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT)
     executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU)
-    keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.resting))) if layout else None
+    keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.dry_run))) if layout else None
     engine = Engine(executor, slots=4, policy=RotateGrow(), layout=keyed)
     for request in requests():
         engine.submit(request)

@@ -137,7 +137,7 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
         drafter = helped if turn else None
         executor = Executor(target, drafter, slots=slots, rows=rows, largest_group=8, depth=policy.depth, buckets=BUCKETS, device=CPU)
         executor.texts = texts
-        layout = Keyed(key, LayoutCache(rng.choice([1, 2, 32]), CpuGraphs(executor.resting))) if key else None
+        layout = Keyed(key, LayoutCache(rng.choice([1, 2, 32]), CpuGraphs(executor.dry_run))) if key else None
         options: dict[str, Any] = {"rows": rows, "grants": grants, "layout": layout, "prefill_chunk": chunk}
         engine = Engine(executor, slots=slots if turn else 1, policy=policy, **options)
         for request in todo:
@@ -148,7 +148,7 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
             if cancelled and not at:
                 engine.cancel(cancelled)
         assert not helped.differing
-        assert not any(done.plain_reason for done in engine.finished)
+        assert not any(done.speculation_disabled for done in engine.finished)
         accepted += sum(round_.accepted for round_ in engine.rounds)
         for done in engine.finished:
             alone = texts.setdefault(done.id, done)

@@ -37,10 +37,10 @@ def test_a_window_costs_its_rows_slots_depth_and_context_and_the_padding_too():
         step = engine.steps[1]
         assert (step.rows, step.padded) == (4, padding)
         assert step.end_s - step.start_s == pytest.approx(1 + rows * 0.1 + 0.01 + 3 * 0.001 + 3 * 0.0001)  # the anchor is at 3
-        assert step.halves.commit == pytest.approx(0.003)
+        assert step.phases.commit == pytest.approx(0.003)
     plain = one_window(policy=StaticK(0)).steps[1]
     assert plain.end_s - plain.start_s == pytest.approx(1.1103)
-    assert plain.halves.commit == 0
+    assert plain.phases.commit == 0
 
 
 class Recorder(TapeExecutor):

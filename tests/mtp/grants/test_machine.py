@@ -123,7 +123,7 @@ class GrantsMachine(RuleBasedStateMachine):
         assert parked | holding <= set(live)
         assert not parked & holding
         assert len(parked) + len(waiting) == len(engine.grants.ring)
-        assert not (parked | holding) & {stream.request.id for stream in engine.streams.values() if stream.plain_reason}
+        assert not (parked | holding) & {stream.request.id for stream in engine.streams.values() if stream.speculation_disabled}
 
     @invariant()
     def slots_are_all_there(self):

@@ -27,7 +27,7 @@ def nothing() -> None:
     pass
 
 
-class Work:
+class StagedWindow:
     def __init__(self, commit=nothing):
         self.verify, self.commit = nothing, commit
 
@@ -36,12 +36,12 @@ def test_the_warm_up_rests_and_runs_on_the_side_stream(driver):
     seen = []
 
     @contextlib.contextmanager
-    def resting():
+    def dry_run():
         seen.append("rest")
         yield
         seen.append(driver.current.name)
 
-    graphs = CudaGraphs(torch.device("cpu"), resting)
+    graphs = CudaGraphs(torch.device("cpu"), dry_run)
     graphs.warm(lambda: seen.append((driver.current.name, capturing())))
     assert seen == ["rest", ("side", True), "main"]
     assert driver.current is driver.main
@@ -68,9 +68,9 @@ def test_an_empty_cache_does_not_end_the_pool(driver, graphs):
     """Torch refuses a capture into a pool whose last graph was reset."""
     cache = LayoutCache(1, graphs)
     for key in "ABAB":
-        cache.run(key, Work())
+        cache.run(key, StagedWindow())
     cache.clear()
-    cache.run("C", Work())
+    cache.run("C", StagedWindow())
     assert cache.stats().failures == 0
     assert len(driver.uses) == 1
     assert cache.stats().bytes == 2 * 3  # the pair and the pool's own
@@ -83,11 +83,11 @@ def test_a_failed_capture_ends_the_streams_capture_and_says_what_failed(driver, 
             driver.invalidate() if call == "invalidate" else {}["key"]
 
     cache = LayoutCache(4, graphs)
-    cache.run("A", Work())
-    cache.run("X", Work(commit))
+    cache.run("A", StagedWindow())
+    cache.run("X", StagedWindow(commit))
     assert (driver.capturing, driver.current, capturing()) == (False, driver.main, False)
     assert ("not permitted" if call == "invalidate" else "KeyError") in capfd.readouterr().err
-    cache.run("B", Work())
+    cache.run("B", StagedWindow())
     stats = cache.stats()
     assert (stats.failures, stats.captures, len(cache)) == (1, 2, 2)
     assert len(driver.uses) == (2 if call == "invalidate" else 1)  # a fresh pool where the driver broke the old one
@@ -107,8 +107,8 @@ def test_out_of_memory_evicts_and_tries_again_in_the_same_pool(driver, graphs, f
 
     cache = LayoutCache(4, graphs)
     for key in "AB":
-        cache.run(key, Work())
-    cache.run("C", Work(commit))
+        cache.run(key, StagedWindow())
+    cache.run("C", StagedWindow(commit))
     stats = cache.stats()
     assert (stats.captures, stats.evictions, stats.failures) == (3, 1, 0)
     assert "A" not in cache
@@ -119,7 +119,7 @@ def test_a_thousand_layouts_leave_the_pool_as_it_was(driver, graphs):
     cache = LayoutCache(8, graphs)
     sizes = set()
     for key in range(1000):
-        cache.run(key, Work())
+        cache.run(key, StagedWindow())
         sizes.add(cache.stats().bytes)
     assert max(sizes) == 2 * (2 * 8 + 1)
     assert sum(driver.uses.values()) == 2 * 8 + 1

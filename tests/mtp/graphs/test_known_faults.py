@@ -88,7 +88,7 @@ def text(target):
 
 
 def graphs(key, capture_on=1):
-    return lambda executor: Keyed(key, LayoutCache(4, CpuGraphs(executor.resting), capture_on=capture_on))
+    return lambda executor: Keyed(key, LayoutCache(4, CpuGraphs(executor.dry_run), capture_on=capture_on))
 
 
 def windows(engine):
@@ -143,7 +143,7 @@ def test_K05_a_switch_that_the_host_takes_must_be_in_the_key():
     assert run(lambda length: "layout") != right
 
 
-def reallocating(engine, at, *, epoch):
+def reallocating(engine, at, *, graph_epoch):
     """At the n-th window the target's keys and values move; epoch: whether the works say so."""
     make, made = engine.executor.window, []
 
@@ -153,38 +153,38 @@ def reallocating(engine, at, *, epoch):
             for layer in engine.executor.target.caches:
                 layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
         work = make(groups, depth)
-        work.epoch += int(epoch and len(made) >= at)
+        work.graph_epoch += int(graph_epoch and len(made) >= at)
         return work
 
     engine.executor.window = window
     return engine
 
 
-@pytest.mark.parametrize("epoch", [True, False], ids=["told", "not told"])
-def test_K05_a_reallocated_buffer_empties_the_cache(folder, text, epoch):
+@pytest.mark.parametrize("graph_epoch", [True, False], ids=["told", "not told"])
+def test_K05_a_reallocated_buffer_empties_the_cache(folder, text, graph_epoch):
     target = load_target(folder, slots=1, context=CONTEXT, dtype="fp32", device=CPU)
     eager = steps_of(target, text, lambda executor: Eager(executor.now))
-    engine = reallocating(engine_of(target, graphs("rows"), ReplayDrafter([text], slots=1, context=CONTEXT)), at=3, epoch=epoch)
+    engine = reallocating(engine_of(target, graphs("rows"), ReplayDrafter([text], slots=1, context=CONTEXT)), at=3, graph_epoch=graph_epoch)
     same = [torch.equal(a[2][1], b[2][1]) for a, b in zip(windows(engine), eager, strict=False)]
     layouts = len({rows for _, rows, _ in eager})
-    assert engine.layout.stats().captures == layouts + int(epoch)  # 4 rows once more
-    assert all(same) == epoch  # else the later captures read new buffers that the older graphs did not write
+    assert engine.layout.stats().captures == layouts + int(graph_epoch)  # 4 rows once more
+    assert all(same) == graph_epoch  # else the later captures read new buffers that the older graphs did not write
 
 
 def test_K05_whatever_a_graph_bakes_in_is_in_its_key(folder):
-    def baked(groups=((0, 4),), depth=3, dtype="fp32", buckets=(4, 8), min_new=0):
+    def graph_constants(groups=((0, 4),), depth=3, dtype="fp32", buckets=(4, 8), min_new=0):
         target = load_target(folder, slots=2, context=64, dtype=dtype, device=CPU)
         executor = ModelExecutor(target, None, slots=2, largest_group=4, depth=3, buckets=Buckets(buckets), device=CPU)
         executor.admit(0, Request("r", (1, 2), 9, min_new_tokens=min_new))
-        return executor.window([Group(*group) for group in groups], depth).baked
+        return executor.window([Group(*group) for group in groups], depth).graph_constants
 
-    assert baked() == baked(groups=((1, 2),)) == baked(min_new=0)
+    assert graph_constants() == graph_constants(groups=((1, 2),)) == graph_constants(min_new=0)
     changes = [{"depth": 1}, {"dtype": "bf16"}, {"buckets": (8,)}, {"min_new": 3}, {"groups": ((0, 4), (1, 1))}]
-    assert all(baked(**change) != baked() for change in changes)
+    assert all(graph_constants(**change) != graph_constants() for change in changes)
 
 
 def test_K09_what_is_compiled_at_first_sight_is_compiled_before_the_capture():
-    """Each half is warmed up with the very work that is captured, before its capture."""
+    """Each phase is warmed up with the very work that is captured, before its capture."""
     compiled, compiling = set(), []
 
     class Recording(CpuGraphs):
@@ -199,17 +199,17 @@ def test_K09_what_is_compiled_at_first_sight_is_compiled_before_the_capture():
         def __init__(self, rows):
             self.rows = rows
 
-        def half(self, name):
+        def phase(self, name):
             if (name, self.rows) not in compiled:
                 assert capturing()
                 compiled.add((name, self.rows))
                 compiling.append((name, self.rows))
 
         def verify(self):
-            self.half("verify")
+            self.phase("verify")
 
         def commit(self):
-            self.half("commit")
+            self.phase("commit")
 
     cache = LayoutCache(32, Recording(contextlib.nullcontext))
     for rows in (*range(1, 9), 16):

@@ -47,8 +47,8 @@ class FakeBackend:
         return 100 * self.live
 
 
-class Work:
-    """Counts its halves: a window is verified before it is committed, and committed once."""
+class StagedWindow:
+    """Counts its phases: a window is verified before it is committed, and committed once."""
 
     def __init__(self):
         self.verified = self.committed = 0
@@ -61,7 +61,7 @@ class Work:
         self.committed += 1
 
 
-SHARED = Work()  # replays run the halves of the window a pair was captured with
+SHARED = StagedWindow()  # replays run the phases of the window a pair was captured with
 
 
 def run(cache, keys):
@@ -166,26 +166,26 @@ def test_clear_forgets_failures():
 
 
 def test_another_epoch_empties_the_cache():
-    class Epoch(Work):
-        baked = None
+    class Epoch(StagedWindow):
+        graph_constants = None
 
-        def __init__(self, epoch):
+        def __init__(self, graph_epoch):
             super().__init__()
-            self.epoch = epoch
+            self.graph_epoch = graph_epoch
 
     backend = FakeBackend()
     cache = LayoutCache(4, backend)
     layout = Keyed("slots", cache)
-    for epoch, slot in ((0, 0), (0, 1), (0, 0), (1, 0), (1, 0)):
-        layout.run([Group(slot, 1)], Epoch(epoch))
+    for graph_epoch, slot in ((0, 0), (0, 1), (0, 0), (1, 0), (1, 0)):
+        layout.run([Group(slot, 1)], Epoch(graph_epoch))
     stats = cache.stats()
     assert (stats.hits, stats.captures, len(cache), backend.live) == (2, 3, 1, 2)
 
 
 def test_a_window_says_how_it_ran():
     cache = LayoutCache(4, FakeBackend({3: RuntimeError("boom")}), capture_on=2)
-    assert [cache.run(key, Work()).path for key in "AAA"] == ["eager", "capturing", "replayed"]
-    assert [cache.run(key, Work()).path for key in "BBBB"] == ["eager", "capturing", "capturing", "replayed"]
+    assert [cache.run(key, StagedWindow()).path for key in "AAA"] == ["eager", "capturing", "replayed"]
+    assert [cache.run(key, StagedWindow()).path for key in "BBBB"] == ["eager", "capturing", "capturing", "replayed"]
 
 
 @pytest.mark.parametrize("bad", [{"capacity": 0}, {"capture_on": 0}, {"give_up_after": 0}])

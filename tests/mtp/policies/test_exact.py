@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments.config import resolvers
 from experiments.run import CONFIGS
-from experiments.runs.spec import plan_of
+from experiments.runs.spec import run_spec
 from mtp.buckets import Buckets
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
@@ -51,7 +51,7 @@ def plain(target):
 def test_tokens_equal_plain_decoding(target, plain, name):
     resolvers.register()
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        policy = plan_of(compose("run", overrides=[f"policy={name}"])).policy
+        policy = run_spec(compose("run", overrides=[f"policy={name}"])).policy
     drafter = ReplayDrafter(plain.values(), slots=SLOTS, context=CONTEXT)
     texts, engine = decode(target, drafter if policy.depth else None, policy)
     assert texts == plain

@@ -8,7 +8,7 @@ import pytest
 
 from mtp.costs import LinearCost
 from mtp.policies import B1Gate, EmaLength, MeasuredAB
-from tests.support.policy_results import Player, part, seen, view
+from tests.support.policy_results import Player, slot_result, view, window_result
 
 CHEAP = LinearCost(base=0.02, row=0.001, draft=0.0)  # 4 rows: 24 ms, 1 row: 21 ms
 DEAR = LinearCost(base=0.005, row=0.02, draft=0.0)  # 4 rows: 85 ms, 1 row: 25 ms
@@ -47,7 +47,7 @@ def test_b1_gate_measures_again_after_a_veto_and_with_another_pairing():
     views = [view(0)]
     for _ in range(8):
         gate.decide(views, rows=8, start=0)
-        gate.saw(seen(part("r0", [1], rows=4), seconds=1.0))
+        gate.observe(window_result(slot_result("r0", [1], rows=4), seconds=1.0))
     assert gate.report()["state"] == "vetoed"
     gate.decide([*views, view(1)], rows=8, start=0)
     assert gate.report()["state"] == "profiling"
@@ -78,10 +78,10 @@ def test_ema_length_by_hand():
     policy = EmaLength(settle=1, every=1, rate=1.0).open()  # the mean is the last window's
     moves = []
     for accepted in (3, 1, 0, 0, 1):
-        policy.saw(seen(part("a", [0] * (accepted + 1), rows=4)))
+        policy.observe(window_result(slot_result("a", [0] * (accepted + 1), rows=4)))
         moves.append(policy.report()["level"])
     assert moves == [3, 3, 1, 1, 3]  # down at most 1 - 0.75, up above 1 - 0.5
-    policy.saw(seen(part("a", [0], rows=4, finish="stop")))
+    policy.observe(window_result(slot_result("a", [0], rows=4, finish="stop")))
     assert policy.report()["level"] == 3  # clipped: not looked at
 
 

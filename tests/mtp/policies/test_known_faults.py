@@ -24,7 +24,7 @@ from mtp.policies import (
     StaticK,
     SurvivalTopk,
 )
-from tests.support.policy_results import Player, part, seen, view
+from tests.support.policy_results import Player, slot_result, view, window_result
 
 COST = LinearCost(base=0.02, row=0.01)
 EVERY: dict[str, Policy] = {
@@ -114,15 +114,15 @@ def test_y04_clipped_and_cancelled_windows_teach_nothing(name: str) -> None:
     assert isinstance(taught, Learning)
     assert isinstance(clean, Learning)
     for policy in (taught, clean):
-        policy.saw(seen(part("a", [1], rows=0, drafts=(5, 6, 7), confidence=(0.9,) * 3)))
-    taught.saw(seen(part("a", [5, 7], rows=4, finish="stop")))  # matched 3, stop at token 2
-    taught.saw(seen(part("b", [1], rows=0, drafts=(5,))))
-    taught.saw(seen(part("b", [5, 6], rows=2, finish="length")))  # drafted 1 for want of room
-    taught.saw(seen(part("c", [1], rows=0, drafts=(5, 6, 7))))
-    taught.saw(seen(part("c", [], rows=4)))  # cancelled, nothing committed
+        policy.observe(window_result(slot_result("a", [1], rows=0, drafts=(5, 6, 7), confidence=(0.9,) * 3)))
+    taught.observe(window_result(slot_result("a", [5, 7], rows=4, finish="stop")))  # matched 3, stop at token 2
+    taught.observe(window_result(slot_result("b", [1], rows=0, drafts=(5,))))
+    taught.observe(window_result(slot_result("b", [5, 6], rows=2, finish="length")))  # drafted 1 for want of room
+    taught.observe(window_result(slot_result("c", [1], rows=0, drafts=(5, 6, 7))))
+    taught.observe(window_result(slot_result("c", [], rows=4)))  # cancelled, nothing committed
     for request in ("a", "b", "c"):
-        taught.left(request)
-    clean.left("a")
+        taught.release(request)
+    clean.release("a")
     views = [view(0, 3, request="d", confidence=(0.8, 0.7, 0.6)), view(1, 3, request="e", confidence=(0.8, 0.7, 0.6))]
     assert taught.decide(views, rows=8, start=0) == clean.decide(views, rows=8, start=0)
     assert taught.report().get("verdicts") == clean.report().get("verdicts")

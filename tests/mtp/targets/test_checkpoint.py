@@ -118,13 +118,13 @@ def shard(folder: Path, *, index: bool, doubled: str | None = None) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
-    halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    phases = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
     if doubled is not None:
-        halves = {file: sorted({*part, doubled}) for file, part in halves.items()}
-    for file, part in halves.items():
+        phases = {file: sorted({*part, doubled}) for file, part in phases.items()}
+    for file, part in phases.items():
         save_file({name: tensors[name] for name in part}, folder / file)
     if index:
-        listed = {"weight_map": {name: file for file, part in halves.items() for name in part}}
+        listed = {"weight_map": {name: file for file, part in phases.items() for name in part}}
         (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
 
 

@@ -93,22 +93,22 @@ PUBLISHED: dict[str, tuple[type, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_is_read_as_transformers_reads_it(name: str):
     kind, raw = PUBLISHED[name]
-    theirs = kind(**json.loads(json.dumps(raw)))
+    reference = kind(**json.loads(json.dumps(raw)))
     ours = GemmaConfig.read(raw)
-    assert ours.layer_types == tuple(theirs.layer_types)
-    assert (ours.vocab, ours.hidden, ours.max_positions) == (theirs.vocab_size, theirs.hidden_size, theirs.max_position_embeddings)
+    assert ours.layer_types == tuple(reference.layer_types)
+    assert (ours.vocab, ours.hidden, ours.max_positions) == (reference.vocab_size, reference.hidden_size, reference.max_position_embeddings)
     assert ours.softcap is None
     for i, form in enumerate(ours.forms):
-        layer = theirs.per_layer_config[i] if kind is Gemma4TextConfig else theirs
-        assert (form.size, form.kv_heads, form.heads) == (layer.head_dim, layer.num_key_value_heads, theirs.num_attention_heads)
-        assert form.sliding == (theirs.sliding_window if form.layer_type == SLIDING else None)
+        layer = reference.per_layer_config[i] if kind is Gemma4TextConfig else reference
+        assert (form.size, form.kv_heads, form.heads) == (layer.head_dim, layer.num_key_value_heads, reference.num_attention_heads)
+        assert form.sliding == (reference.sliding_window if form.layer_type == SLIDING else None)
     for layer_type, rope in ours.ropes.items():
-        given = theirs.rope_parameters[layer_type]
+        given = reference.rope_parameters[layer_type]
         assert (rope.theta, rope.kind) == (given["rope_theta"], given["rope_type"])
         assert rope.factor == given.get("factor", 1.0)
     if kind is Gemma4TextConfig:
-        assert [form.shared for form in ours.forms] == [mode == "reuse" for mode in theirs.kv_sharing_modes]
-        assert ours.per_layer == theirs.hidden_size_per_layer_input
+        assert [form.shared for form in ours.forms] == [mode == "reuse" for mode in reference.kv_sharing_modes]
+        assert ours.per_layer == reference.hidden_size_per_layer_input
 
 
 def test_only_the_first_quarter_of_a_full_layers_frequencies_turns():

@@ -170,14 +170,14 @@ def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_o
     rounded = type(model).from_pretrained(folder, dtype=torch.bfloat16).eval()
     if "experts" in folder.name:
         rounded.set_experts_implementation("eager")  # the default wants sizes in whole 16 bytes
-    theirs = rounded(texts).logits.float()
+    reference = rounded(texts).logits.float()
     exact = model(texts).logits
     target = load_target(folder, slots=2, context=256, dtype=torch.bfloat16)
     teacher = Teacher(target, dict(enumerate(texts)), 2)
     ours = torch.stack([target.logits(teacher.prefill(slot, LENGTH, 64)[1]).float() for slot in range(2)])
-    errors = [(logits - exact).square().mean(-1).median() for logits in (ours, theirs)]  # of a row in the middle
+    errors = [(logits - exact).square().mean(-1).median() for logits in (ours, reference)]  # of a row in the middle
     assert errors[0] < 1.2 * errors[1]
     if any(type(block.mixer) is GatedDelta for block in target.blocks) or "experts" in folder.name:
         return
-    behind = theirs.amax(-1) - theirs.gather(-1, ours.argmax(-1, keepdim=True))[..., 0]
+    behind = reference.amax(-1) - reference.gather(-1, ours.argmax(-1, keepdim=True))[..., 0]
     assert behind.max() <= 0.125

@@ -110,8 +110,8 @@ def test_published_sizes(raw: dict[str, Any], parameters: int, kv_bytes: int):
         pytest.param(Qwen3_5MoeTextConfig(), 20_480, 65_863_680, id="Qwen3.5-MoE"),
     ],
 )
-def test_transformers_own_sizes_of_the_hybrids(theirs: Any, kv_bytes: int, state_bytes: int):
-    config = QwenConfig.read(theirs.to_dict())
+def test_transformers_own_sizes_of_the_hybrids(reference: Any, kv_bytes: int, state_bytes: int):
+    config = QwenConfig.read(reference.to_dict())
     full = config.layer_types.count("full_attention")
     assert full * 2 * config.kv_heads * config.head_size * 2 == kv_bytes
     state = config.linear_value_heads * config.linear_key_size * config.linear_value_size + (config.taps - 1) * config.linear_channels

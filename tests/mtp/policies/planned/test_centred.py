@@ -29,7 +29,7 @@ def test_it_is_the_requests_own_usual_word():
     assert made.of("sure", 0, 0.5) == pytest.approx(-1, abs=0.3)
     assert made.of("unsure", 0, 0.5) == pytest.approx(1, abs=0.3)
     assert made.of("new", 0, 0.5) == pytest.approx(0, abs=0.3)
-    made.left("sure")
+    made.release("sure")
     assert made.of("sure", 0, 0.5) == made.of("new", 0, 0.5)
 
 

@@ -25,11 +25,11 @@ from mtp.policies import (
     TapeOracle,
 )
 from mtp.policies.planned.depth import best_depth
-from mtp.policies.planned.window_plan import Shape
+from mtp.policies.planned.window_plan import CostTable
 from mtp.tape import Tape
 from mtp.windows import SlotView
 from tests.mtp.policies.test_known_faults import EVERY
-from tests.support.policy_results import Player, part, seen, view
+from tests.support.policy_results import Player, slot_result, view, window_result
 from tests.support.policy_trial import engine_on, texts, tokens_per_s
 
 COST = LinearCost(base=0.02, row=0.005, draft=0.0)  # one row alone: 25 ms
@@ -71,8 +71,8 @@ def test_learnt_rates_by_hand():
     """Ewma: 0.75 + 0.1 * (1 - 0.75) after one hit. Beta: (0.97 * 3 + 1) / (0.97 * 4 + 1)."""
     for policy, expected in ((EwmaPolicy(cost=COST), 0.775), (ShadowBeta(cost=COST), 3.91 / 4.88)):
         policy = policy.open()
-        policy.saw(seen(part("r0", [1], rows=0, drafts=(5, 6, 7))))
-        policy.saw(seen(part("r0", [5, 9], rows=2)))
+        policy.observe(window_result(slot_result("r0", [1], rows=0, drafts=(5, 6, 7))))
+        policy.observe(window_result(slot_result("r0", [5, 9], rows=2)))
         estimator = policy.run.estimator
         assert estimator.survival(view(0))[0] == pytest.approx(expected)
 
@@ -81,7 +81,7 @@ def test_calibration_learns_that_confidence_is_upside_down():
     policy = Calibrated(cost=COST).open()
     for number in range(400):
         good = number % 2 == 0
-        policy.saw(seen(part("r0", [7 if good else 8], rows=1, drafts=(7,), confidence=(0.1 if number % 2 else 0.9,))))
+        policy.observe(window_result(slot_result("r0", [7 if good else 8], rows=1, drafts=(7,), confidence=(0.1 if number % 2 else 0.9,))))
     high, low = (policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.9, 0.1))
     assert high < 0.2 < 0.8 < low
 
@@ -92,7 +92,7 @@ def test_useless_confidence_leaves_the_own_rate():
     for number in range(3000):
         said = 0.95 if (number * 7919) % 13 < 6 else 0.3
         right = (number * 104729) % 10 < 6
-        policy.saw(seen(part("r0", [7 if right else 8], rows=1, drafts=(7,), confidence=(said,))))
+        policy.observe(window_result(slot_result("r0", [7 if right else 8], rows=1, drafts=(7,), confidence=(said,))))
     high, low = (policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.95, 0.3))
     assert abs(high - low) < 0.15
     assert 0.4 < low < 0.75
@@ -103,10 +103,10 @@ def test_hindsight_and_oracle_by_hand():
     oracle = TapeOracle({"r0": tape})
     for policy, rows in ((Hindsight(cost=COST, oracle=oracle), [4, 1, 2]), (OracleP(cost=COST, oracle=oracle), [4, 1, 2])):
         opened, found = policy.open(), []
-        opened.saw(seen(part("r0", [1], rows=0)))
+        opened.observe(window_result(slot_result("r0", [1], rows=0)))
         for token in (2, 3, 4):
             found.append(rows_of(opened, [view(0)])[0])
-            opened.saw(seen(part("r0", [token], rows=found[-1])))
+            opened.observe(window_result(slot_result("r0", [token], rows=found[-1])))
         assert found == rows
     with pytest.raises(ValueError, match="is null, expected the tapes"):
         OracleP()
@@ -134,19 +134,19 @@ def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
     """What is known of a request survives while others run, and dies with it; the configured object never learns."""
     policy = EVERY[name].open()
     for _ in range(30):
-        policy.saw(seen(part("r0", [5], rows=2, drafts=(5, 5, 5), confidence=(0.9,) * 3)))
+        policy.observe(window_result(slot_result("r0", [5], rows=2, drafts=(5, 5, 5), confidence=(0.9,) * 3)))
     before = policy.run.estimator.survival(view(0)) if hasattr(policy, "run") else None
     for number in range(1000):
         request = f"other-{number}"
-        policy.saw(seen(part(request, [1], rows=0, drafts=(2, 2, 2))))
+        policy.observe(window_result(slot_result(request, [1], rows=0, drafts=(2, 2, 2))))
         policy.decide([view(1, request=request)], rows=8, start=0)
-        policy.saw(seen(part(request, [1], rows=2, drafts=(2, 2, 2))))
-        policy.left(request)
+        policy.observe(window_result(slot_result(request, [1], rows=2, drafts=(2, 2, 2))))
+        policy.release(request)
     if before is not None:
         assert policy.run.estimator.survival(view(0)) == before
         assert policy.report()["requests_held"] == 1
         assert len(policy.run.estimator.shadow) == 1
-        policy.left("r0")
+        policy.release("r0")
         assert policy.report()["requests_held"] == 0
         assert len(policy.run.estimator.shadow) == 0
     assert EVERY[name].open().report() == EVERY[name].open().report()
@@ -177,7 +177,7 @@ def test_depth_sees_a_staircase_as_it_is():
     line = LinearCost(base=1.0, row=0.25, draft=0.05)
     chosen = []
     for cost in (line, StaircaseCost(line, (4, 8))):
-        shape = Shape.of(cost, 8, 0)
+        shape = CostTable.of(cost, 8, 0)
         chosen.append(best_depth([[(0.6, 0.15, 0.05)]], cost, shape, 0.8, rows=8, entered=1, sizes=(1, 2, 4), most=3))
     assert chosen == [1, 3]
 
@@ -186,8 +186,8 @@ def test_self_consistent_mu():
     """The price of a second is of the plans' own costs: a believed cost off by any factor gives the same windows."""
     tapes, runs = texts("code", 2, 200, 3), []
     for factor in (1.0, 1.4):
-        believed = LinearCost(base=0.02 * factor, row=0.005 * factor, draft=0.001 * factor)
-        engine = engine_on(ShadowBeta(cost=believed), tapes, COST)
+        cost_model = LinearCost(base=0.02 * factor, row=0.005 * factor, draft=0.001 * factor)
+        engine = engine_on(ShadowBeta(cost=cost_model), tapes, COST)
         engine.run()
         runs.append([entry.rows for entry in engine.rounds])
     assert runs[0] == runs[1]

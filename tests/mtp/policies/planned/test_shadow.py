@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mtp.policies.planned.shadow import Shadow
-from tests.support.policy_results import part, seen
+from tests.support.policy_results import slot_result, window_result
 
 
 def verdicts(shadow: Shadow, *args, **kwargs) -> list[tuple[int, bool, bool]]:
-    return [(verdict.place, verdict.hit, verdict.verified) for verdict in shadow.saw(seen(part("a", *args, **kwargs)))]
+    return [(verdict.place, verdict.hit, verdict.verified) for verdict in shadow.observe(window_result(slot_result("a", *args, **kwargs)))]
 
 
 def held(drafts: tuple[int, ...]) -> Shadow:
@@ -51,5 +51,5 @@ def test_a_last_window_teaches_nothing():
 def test_a_park_changes_nothing():
     shadow = held((5, 6, 7))
     for _ in range(100):
-        assert shadow.saw(seen(part("b", [1]))) == []
+        assert shadow.observe(window_result(slot_result("b", [1]))) == []
     assert verdicts(shadow, [5, 6, 7, 8], rows=4) == [(0, True, True), (1, True, True), (2, True, True)]

@@ -12,14 +12,14 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.runs.backend import engine_for
 from experiments.runs.parity import Difference, Gap, Plain
 from experiments.runs.reference import plain_executor, plain_tokens
+from experiments.runs.runtime import engine_for
 from experiments.runs.setup import setup
-from experiments.runs.spec import Plan
+from experiments.runs.spec import RunSpec
 from mtp.buckets import Buckets
 from mtp.execution.bit_equal import bit_equal_row_counts
-from mtp.execution.device_planned import PlanningExecutor
+from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
 from mtp.executor import Executor
 from mtp.graphs import graphs_for
@@ -31,12 +31,12 @@ WARM_TOKENS = 8
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.125}  # logits; bf16 has steps of 0.0625 from 8 to 16
 
 
-class ModelGround:
+class ModelRuntime:
     """See `Ground`."""
 
-    def __init__(self, plan: Plan, config: DictConfig) -> None:
-        self.plan = plan
-        self._made = setup(plan, config)
+    def __init__(self, spec: RunSpec, config: DictConfig) -> None:
+        self.spec = spec
+        self._made = setup(spec, config)
         self._target_folder = Path(to_absolute_path(str(config.target.path)))
         self._cache = Path(to_absolute_path(str(config.cache_dir)))
         cuda = self._made.device.type == "cuda"
@@ -45,9 +45,9 @@ class ModelGround:
         self.tolerance = TOLERANCE[self._made.target.dtype]
         self.device = torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
 
-    def announce(self, console: Console) -> None:
+    def print_error(self, console: Console) -> None:
         """The headline, and which row counts are bit-equal here; a bucket outside them cannot promise exact tokens."""
-        settings, target = self.plan.settings, self._made.target
+        settings, target = self.spec.settings, self._made.target
         console.print(
             f"{len(self.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
             f"{str(target.dtype).removeprefix('torch.')} on {self._made.device}"
@@ -60,7 +60,7 @@ class ModelGround:
             console.print("[yellow]a bucket is not among them: tokens may differ from plain decoding[/yellow]")
 
     def executor(self) -> ModelExecutor:
-        settings, policy = self.plan.settings, self.plan.policy
+        settings, policy = self.spec.settings, self.spec.policy
         options: dict[str, Any] = {
             "slots": settings.slots,
             "rows": settings.rows,
@@ -73,14 +73,14 @@ class ModelGround:
         if settings.plan == "host":
             return ModelExecutor(self._made.target, self._made.drafter, **options)
         assert isinstance(policy, (RotateGrow, StaticK))
-        return PlanningExecutor(self._made.target, self._made.drafter, policy=policy, **options)
+        return DevicePlanningModel(self._made.target, self._made.drafter, policy=policy, **options)
 
     def plain_executor(self) -> ModelExecutor:
         return plain_executor(self._made, buckets=Buckets(()))
 
     def graphs(self, executor: Executor) -> GraphBackend:
         assert isinstance(executor, ModelExecutor)
-        return graphs_for(self._made.device, executor.resting)
+        return graphs_for(self._made.device, executor.dry_run)
 
     def reference(self) -> dict[str, Plain]:
         return plain_tokens(self._made, self._target_folder, self._cache)
@@ -104,9 +104,9 @@ class ModelGround:
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:
         """A few tokens of every request: first calls pay for allocation and code paths."""
         began = time.perf_counter()
-        first = self.requests[: self.plan.settings.slots]
+        first = self.requests[: self.spec.settings.slots]
         short = [Request(id=request.id, prompt=request.prompt, max_new_tokens=WARM_TOKENS, ignore_stop=True) for request in first]
-        engine_for(self.plan, executor, short, policy).run()
+        engine_for(self.spec, executor, short, policy).run()
         return time.perf_counter() - began
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from mtp.grants import Everyone, Fifo
 from mtp.grants.entry import Grant
-from mtp.grants.stats import figures_of, grant_figures, jain, request_grants
+from mtp.grants.stats import grant_stats, jain, request_grants, stats_of
 from mtp.request import Finished
 from tests.support.grant_loads import load
 
@@ -21,7 +21,7 @@ LOG = [
 
 
 def test_gaps_switches_and_peaks():
-    figures = figures_of(LOG, ring_peak=3, live_peak=3)
+    figures = stats_of(LOG, ring_peak=3, live_peak=3)
     assert figures["max_gap_rounds"] == 4
     assert figures["p99_gap_rounds"] == pytest.approx(3.99)
     assert figures["switches"] == 4
@@ -30,7 +30,7 @@ def test_gaps_switches_and_peaks():
 
 def test_jain_is_over_what_each_got_while_it_was_present():
     """Present: a from 0 to 8, b from 1 to 9, c from 1 to 7."""
-    figures = figures_of(LOG, ring_peak=0, live_peak=0)
+    figures = stats_of(LOG, ring_peak=0, live_peak=0)
     assert figures["jain_rounds"] == pytest.approx(jain([4 / 8, 3 / 8, 2 / 6]))
     assert figures["jain_tokens"] == pytest.approx(jain([8 / 8, 3 / 8, 8 / 6]))
 
@@ -42,12 +42,12 @@ def test_jain_is_1_for_equals_and_1_of_n_where_one_has_all(shares, index):
 
 def test_a_regrant_to_the_same_request_is_no_switch():
     log = [Grant("a", 0, 2, 2, 2, 0, False), Grant("a", 2, 4, 2, 2, 0, True)]
-    assert figures_of(log, ring_peak=1, live_peak=1)["switches"] == 0
+    assert stats_of(log, ring_peak=1, live_peak=1)["switches"] == 0
 
 
 def test_without_grants_there_is_no_figure():
-    assert set(grant_figures(Everyone()).values()) == {None}
-    assert grant_figures(Everyone()).keys() == figures_of(LOG, ring_peak=0, live_peak=0).keys()
+    assert set(grant_stats(Everyone()).values()) == {None}
+    assert grant_stats(Everyone()).keys() == stats_of(LOG, ring_peak=0, live_peak=0).keys()
     done = Finished("a", (1,), (2, 3, 4), "length", emitted_s=(1.0, 1.5, 3.0))
     assert request_grants(Everyone(), [done]) == {
         "a": {"grants": None, "rounds_per_grant": None, "longest_gap_rounds": None, "stall_s": 1.5, "plain_reason": None}
@@ -57,7 +57,7 @@ def test_without_grants_there_is_no_figure():
 def test_of_a_run():
     engine = load(4, 4, 6, grants=Fifo(budget=2, backlog=1, share="tick"))
     engine.run()
-    figures = grant_figures(engine.grants)
+    figures = grant_stats(engine.grants)
     assert figures == {
         "max_gap_rounds": 2,
         "p99_gap_rounds": 2.0,
@@ -79,5 +79,5 @@ def test_of_a_run():
 def test_a_run_without_a_second_request_has_no_gap():
     engine = load(5)
     engine.run()
-    figures = grant_figures(engine.grants)
+    figures = grant_stats(engine.grants)
     assert (figures["max_gap_rounds"], figures["switches"], figures["jain_rounds"]) == (None, 0, 1.0)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from experiments.config.checks import BadInput
 from experiments.runs.parity import Gap, Plain
-from experiments.runs.spec import Plan
+from experiments.runs.spec import RunSpec
 from mtp.engine import Engine
 from mtp.executor import Executor
 from mtp.layouts import Layout
@@ -18,16 +18,16 @@ from mtp.policies import Policy
 from mtp.request import Request
 
 
-class Ground(Protocol):
+class Runtime(Protocol):
     """evidence: of metrics.json; device: in words."""
 
-    plan: Plan
+    spec: RunSpec
     requests: list[Request]
     evidence: str
     device: str
     tolerance: float  # logits: two correct ways to sum may choose differently within it
 
-    def announce(self, console: Console) -> None:
+    def print_error(self, console: Console) -> None:
         """What a person should know before the run."""
         ...
 
@@ -57,17 +57,17 @@ class Ground(Protocol):
 
 
 def engine_for(
-    plan: Plan, executor: Executor, requests: Sequence[Request], policy: Policy | None = None, layout: Layout | None = None
+    spec: RunSpec, executor: Executor, requests: Sequence[Request], policy: Policy | None = None, layout: Layout | None = None
 ) -> Engine:
     """policy: another than the run's own, without grants: the fastest plain decoding has none. Raises BadInput for a request that
     cannot be served."""
-    settings = plan.settings
+    settings = spec.settings
     engine = Engine(
         executor,
         slots=settings.slots,
         rows=settings.rows,
-        policy=policy or plan.policy,
-        grants=plan.grants if policy is None else None,
+        policy=policy or spec.policy,
+        grants=spec.grants if policy is None else None,
         layout=layout,
         prefill_chunk=settings.prefill_chunk,
     )

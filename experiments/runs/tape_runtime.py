@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from experiments.runs.parity import Gap, Plain
-from experiments.runs.spec import Plan
+from experiments.runs.spec import RunSpec
 from experiments.workloads.tape_set import TapeWorkload
 from mtp.buckets import Buckets
 from mtp.execution.tape import TapeExecutor
@@ -19,38 +19,38 @@ from mtp.policies import Policy
 from mtp.tape import text_of
 
 
-class TapeGround:
+class TapeRuntime:
     """See `Ground`."""
 
     tolerance = 0.0
 
-    def __init__(self, plan: Plan, workload: TapeWorkload) -> None:
-        self.plan = plan
-        self._set = workload.tapes(max_new_tokens=plan.settings.max_new_tokens, seed=plan.settings.seed)
+    def __init__(self, spec: RunSpec, workload: TapeWorkload) -> None:
+        self.spec = spec
+        self._set = workload.tapes(max_new_tokens=spec.settings.max_new_tokens, seed=spec.settings.seed)
         self.requests = self._set.requests
         self.evidence = self._set.evidence
         self.device = "virtual clock"
 
-    def announce(self, console: Console) -> None:
-        settings, kind = self.plan.settings, "recorded" if self.evidence == "tape" else self.evidence
+    def print_error(self, console: Console) -> None:
+        settings, kind = self.spec.settings, "recorded" if self.evidence == "tape" else self.evidence
         console.print(
             f"{len(self.requests)} requests on {kind} tapes, {settings.slots} slots, {settings.rows} rows, "
             f"buckets {settings.buckets.describe()}, virtual time"
         )
 
     def executor(self) -> TapeExecutor:
-        return self._executor(self.plan.settings.buckets)
+        return self._executor(self.spec.settings.buckets)
 
     def plain_executor(self) -> TapeExecutor:
         return self._executor(Buckets(()))
 
     def _executor(self, buckets: Buckets) -> TapeExecutor:
         made = self._set
-        return TapeExecutor(made.tapes, limits=made.limits, cost=self.plan.cost, buckets=buckets, max_depth=made.depth)
+        return TapeExecutor(made.tapes, limits=made.limits, cost=self.spec.cost, buckets=buckets, max_depth=made.depth)
 
     def graphs(self, executor: Executor) -> GraphBackend:
         assert isinstance(executor, TapeExecutor)
-        return TapeGraphs(executor.spend, capture_s=self.plan.cost.capture_s)
+        return TapeGraphs(executor.spend, capture_s=self.spec.cost.capture_s)
 
     def reference(self) -> dict[str, Plain]:
         """The tapes' own text."""
