@@ -46,7 +46,13 @@ def about() -> Row:
 
         versions |= {"cuda": str(torch.version.cuda), "triton": triton.__version__}
     evidence = "gpu" if torch.cuda.is_available() else "cpu"
-    return {"evidence": evidence, "device": device_name(), "threads": torch.get_num_threads(), "versions": versions, "commit": commit()}
+    return {
+        "evidence": evidence,
+        "device": device_name(),
+        "threads": torch.get_num_threads(),
+        "versions": versions,
+        "commit": commit(),
+    }
 
 
 def default_stem() -> str:
@@ -95,7 +101,11 @@ def of_kind(rows: Iterable[Row], kind: str) -> list[Row]:
 
 def name_of(row: Row) -> tuple[str, str, str]:
     """(operation, shape, mode): what rows of different implementations, or runs, have in common."""
-    return row["operation"], " ".join(f"{name}={value}" for name, value in row["shape"].items()), row["mode"]
+    return (
+        row["operation"],
+        " ".join(f"{name}={value}" for name, value in row["shape"].items()),
+        row["mode"],
+    )
 
 
 def table(rows: Sequence[Row]) -> list[str]:
@@ -107,7 +117,9 @@ def table(rows: Sequence[Row]) -> list[str]:
         base = first.setdefault(name_of(row), row["p50_us"])
         times = " | ".join(f"{row[name]:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
         share = f"{row['share']:.3f}" if row.get("share") else ""
-        lines.append(f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} | {share} |")
+        lines.append(
+            f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} | {share} |"
+        )
     return lines
 
 
@@ -117,13 +129,24 @@ def compiled_table(rows: Sequence[Row]) -> list[str]:
     lines = [head, "|---" * 9 + "|"]
     by_form: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        by_form.setdefault((row["operation"], row["architecture"], row["implementation"]), []).append(row)
-    order = {name: place for place, name in enumerate(dict.fromkeys(name for key in by_form for name in key[:2]))}
-    for (operation, architecture, name), launches in sorted(by_form.items(), key=lambda item: [order[part] for part in item[0][:2]]):
+        by_form.setdefault(
+            (row["operation"], row["architecture"], row["implementation"]), []
+        ).append(row)
+    order = {
+        name: place
+        for place, name in enumerate(dict.fromkeys(name for key in by_form for name in key[:2]))
+    }
+    for (operation, architecture, name), launches in sorted(
+        by_form.items(), key=lambda item: [order[part] for part in item[0][:2]]
+    ):
         registers, shared = (max(row[of] for row in launches) for of in ("registers", "shared"))
-        instructions, spills = (sum(row[of] for row in launches) for of in ("instructions", "spills"))
+        instructions, spills = (
+            sum(row[of] for row in launches) for of in ("instructions", "spills")
+        )
         counts = f"{len(launches)} | {len(launches[0]['operations'])}"
-        lines.append(f"| {operation} | {name} | {architecture} | {counts} | {registers} | {instructions} | {spills} | {shared} |")
+        lines.append(
+            f"| {operation} | {name} | {architecture} | {counts} | {registers} | {instructions} | {spills} | {shared} |"
+        )
     return lines
 
 
@@ -142,7 +165,10 @@ WINDOW = {
 
 def window_table(rows: Sequence[Row]) -> list[str]:
     """Markdown: a line a layout key."""
-    lines = ["| model | key | " + " | ".join(WINDOW.values()) + " |", "|---" * (2 + len(WINDOW)) + "|"]
+    lines = [
+        "| model | key | " + " | ".join(WINDOW.values()) + " |",
+        "|---" * (2 + len(WINDOW)) + "|",
+    ]
     for row in rows:
         figures = ("" if row.get(name) is None else f"{row[name]:g}" for name in WINDOW)
         lines.append(f"| {row['model']} | {row['implementation']} | {' | '.join(figures)} |")

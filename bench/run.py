@@ -18,7 +18,12 @@ from bench.rows import OUT, RESULTS, default_stem, of_kind, read_rows, table
 
 FILES = ("bench/ops/bench_seam.py", "bench/ops/bench_host.py")
 # a case takes its 0.15 s and no more, so that all of them are minutes; a given option of the same name comes later and wins
-OPTIONS = ("--benchmark-max-time=0.15", "--benchmark-min-rounds=20", "--benchmark-warmup=on", "--benchmark-disable-gc")
+OPTIONS = (
+    "--benchmark-max-time=0.15",
+    "--benchmark-min-rounds=20",
+    "--benchmark-warmup=on",
+    "--benchmark-disable-gc",
+)
 # a CPU's rows are of the thread's own time: other work on the machine then delays a call, but hardly lengthens its row
 CLOCK = () if torch.cuda.is_available() else ("--benchmark-timer=time.thread_time",)
 
@@ -28,7 +33,17 @@ def main() -> int:
     stem = RESULTS / default_stem()
     rows, whole = stem.with_suffix(".jsonl"), stem.with_suffix(".json")
     quiet = ("-q", "--benchmark-columns=median", "--benchmark-quiet", "-p", "no:cacheprovider")
-    command = [sys.executable, "-m", "pytest", *FILES, *quiet, *OPTIONS, *CLOCK, f"--benchmark-json={whole}", *sys.argv[1:]]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *FILES,
+        *quiet,
+        *OPTIONS,
+        *CLOCK,
+        f"--benchmark-json={whole}",
+        *sys.argv[1:],
+    ]
     place = {"cwd": Path(__file__).parents[1], "env": os.environ | {OUT: str(rows)}, "check": False}
     codes = [subprocess.run(command, **place).returncode]  # type: ignore[call-overload]
     for line in peers.run(rows):
@@ -38,7 +53,9 @@ def main() -> int:
     for module in ("bench.gpu.window_cost", "bench.gpu.compiled"):
         codes.append(subprocess.run([sys.executable, "-m", module], **place).returncode)  # type: ignore[call-overload]
     print(f"written to {rows} and {whole.name}")
-    print("not run here, minutes: the engine against plain decoding and transformers, and a window's time by rows: make bench-engine")
+    print(
+        "not run here, minutes: the engine against plain decoding and transformers, and a window's time by rows: make bench-engine"
+    )
     return max(codes)
 
 

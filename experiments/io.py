@@ -28,7 +28,9 @@ def write_whole(path: Path, content: bytes) -> None:
     aside.replace(path)
 
 
-def write_table(path: Path, columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]) -> None:
+def write_table(
+    path: Path, columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]
+) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     pl.DataFrame(columns, schema=schema).write_parquet(aside)
     aside.replace(path)
@@ -53,8 +55,16 @@ def versions() -> dict[str, str]:
 def git_commit() -> str | None:
     """The project's commit, with + where the working tree differs; None outside a checkout."""
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.strip()
-        dirty = subprocess.run(["git", "status", "--porcelain"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.strip()
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain"],
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if dirty else "")

@@ -39,7 +39,13 @@ Cell = tuple[int, int, int]  # rows, slots, depth
 
 def cells_of(rows: int, slots: int, largest: int, depths: Sequence[int]) -> list[Cell]:
     """Spread over all that a window can be."""
-    counts = [(r, s) for s in (1, 2, 4, 8) if s <= slots for r in (1, 2, 3, 4, 6, 8, 12, 16) if s <= r <= min(rows, s * largest)]
+    counts = [
+        (r, s)
+        for s in (1, 2, 4, 8)
+        if s <= slots
+        for r in (1, 2, 3, 4, 6, 8, 12, 16)
+        if s <= r <= min(rows, s * largest)
+    ]
     return [(r, s, depth) for r, s in counts for depth in depths]
 
 
@@ -48,7 +54,13 @@ class Measurement:
 
     prompts: None = the workload's; most: tokens of a text, None = as many as a slot has room for."""
 
-    def __init__(self, made: Setup, depth: int, prompts: Sequence[tuple[int, ...]] | None = None, most: int | None = None) -> None:
+    def __init__(
+        self,
+        made: Setup,
+        depth: int,
+        prompts: Sequence[tuple[int, ...]] | None = None,
+        most: int | None = None,
+    ) -> None:
         settings = made.spec.settings
         self.executor = ModelExecutor(
             made.target,
@@ -93,7 +105,9 @@ class Measurement:
         return seconds
 
 
-def measure(profile: Measurement, cells: Sequence[Cell], *, seconds: float, passes: int) -> dict[Cell, list[float]]:
+def measure(
+    profile: Measurement, cells: Sequence[Cell], *, seconds: float, passes: int
+) -> dict[Cell, list[float]]:
     """Seconds of windows, one a pass, every second pass in reverse order; the first is warm-up."""
     times: dict[Cell, list[float]] = {cell: [] for cell in cells}
     began = time.perf_counter()
@@ -111,7 +125,9 @@ def medians(times: Mapping[Cell, Sequence[float]]) -> list[Measured]:
     return [Measured(*cell, median(taken)) for cell, taken in times.items()]
 
 
-def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tuple[LinearCost, dict[str, Any]]:
+def profile_of(
+    overrides: Sequence[str], *, seconds: float, passes: int
+) -> tuple[LinearCost, dict[str, Any]]:
     """The fitted model and what is worth knowing of it."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         config = compose("run", overrides=["policy=rotate_grow", "buckets=tight", *overrides])
@@ -120,13 +136,17 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
     depth = min(3, made.drafter.max_depth) if made.drafter is not None else 0
     settings = spec.settings
     profile = Measurement(made, depth)
-    cells = cells_of(settings.rows, settings.slots, max(settings.sizes), sorted({0, min(1, depth), depth}))
+    cells = cells_of(
+        settings.rows, settings.slots, max(settings.sizes), sorted({0, min(1, depth), depth})
+    )
     measured = medians(measure(profile, cells, seconds=seconds, passes=passes))
     model, residuals = fit_cost(measured)
     per_token = median(max(0.0, taken - model.base) / tokens for tokens, taken in profile.prefills)
     model = replace(model, prompt_token=per_token)
     machine = (
-        torch.cuda.get_device_name() if made.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads, {platform.machine()}"
+        torch.cuda.get_device_name()
+        if made.device.type == "cuda"
+        else f"cpu, {torch.get_num_threads()} threads, {platform.machine()}"
     )
     about = {
         "target": Path(str(config.target.path)).name,
@@ -136,7 +156,15 @@ def profile_of(overrides: Sequence[str], *, seconds: float, passes: int) -> tupl
         "windows_per_cell": f"at most {passes}",
         "residual_relative": residuals,
         "not_measured": "context (one length), capture_s",
-        "cells": [{"rows": cell.rows, "slots": cell.slots, "depth": cell.depth, "ms": round(1e3 * cell.seconds, 4)} for cell in measured],
+        "cells": [
+            {
+                "rows": cell.rows,
+                "slots": cell.slots,
+                "depth": cell.depth,
+                "ms": round(1e3 * cell.seconds, 4),
+            }
+            for cell in measured
+        ],
     }
     return model, about
 
@@ -154,7 +182,9 @@ def main() -> None:
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(2)
-    name = next((value.split("=", 1)[1] for value in overrides if value.startswith("target=")), "tiny_qwen")
+    name = next(
+        (value.split("=", 1)[1] for value in overrides if value.startswith("target=")), "tiny_qwen"
+    )
     path = Path(options.out or f"outputs/profile/{name}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     save_cost(path, model, about)

@@ -37,7 +37,12 @@ def job(config: DictConfig) -> None:
     fingerprint = fingerprint_of(config)
     state: dict[str, str | None] = {"state": "ok", "error": None}
     try:
-        about = {"run_id": run_id, "fingerprint": fingerprint, "git_commit": git_commit(), "versions": versions()}
+        about = {
+            "run_id": run_id,
+            "fingerprint": fingerprint,
+            "git_commit": git_commit(),
+            "versions": versions(),
+        }
         write_json(folder / "config.json", about | {"config": resolved(config)})
         run_job(config, folder, run_id, Console())
     except BadInput as wrong:
@@ -89,7 +94,9 @@ def _take_folder(base: DictConfig) -> None:
     if not status.exists():
         return
     if base.study is None or json.loads(status.read_text())["state"] == "ok":
-        raise BadInput(f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder of its own")
+        raise BadInput(
+            f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder of its own"
+        )
     status.unlink()
 
 

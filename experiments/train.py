@@ -33,7 +33,9 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
     checkpoint = out / CHECKPOINT
     if checkpoint.is_file():
         if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != recipe.as_dict():
-            raise BadInput(f"out is {out}, which holds an unfinished training with other settings, expected another folder")
+            raise BadInput(
+                f"out is {out}, which holds an unfinished training with other settings, expected another folder"
+            )
     elif (out / "model.safetensors").exists():
         raise BadInput(f"out is {out}, which holds a model, expected another folder")
     out.mkdir(parents=True, exist_ok=True)
@@ -57,15 +59,26 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
     checkpoint.unlink()
 
 
-def work(rank: int, recipe: Recipe, corpus: Corpus, out: Path, meeting: Path, console: Console | None) -> None:
+def work(
+    rank: int, recipe: Recipe, corpus: Corpus, out: Path, meeting: Path, console: Console | None
+) -> None:
     """One process of the team; the first one shows and writes."""
     torch.set_num_threads(1)
     team = Team(rank, recipe.workers, meeting)
     with Progress(console or Console(), shown=rank == 0) as progress:
-        training = Training(recipe, corpus, Tokenizer.from_file(str(out / "tokenizer.json")), out, team, progress)
+        training = Training(
+            recipe, corpus, Tokenizer.from_file(str(out / "tokenizer.json")), out, team, progress
+        )
         training.run()
     if rank == 0:
-        write_json(out / "training.json", {"recipe": recipe.as_dict(), "tokens": training.place.tokens, "history": training.place.history})
+        write_json(
+            out / "training.json",
+            {
+                "recipe": recipe.as_dict(),
+                "tokens": training.place.tokens,
+                "history": training.place.history,
+            },
+        )
     team.leave()
 
 

@@ -27,7 +27,9 @@ def settings(config: DictConfig) -> tuple[DrafterRecipe, Path, str, Path]:
         raise BadInput(f"out is {out!r}, expected a folder")
     recipe = DrafterRecipe.of(values)
     checked_target(config.target)
-    dtype = "stored" if target["dtype"] == "auto" else target["dtype"]  # not measured: it has to be the same after a kill
+    dtype = (
+        "stored" if target["dtype"] == "auto" else target["dtype"]
+    )  # not measured: it has to be the same after a kill
     return recipe, Path(folder("target.path", config.target)), dtype, Path(out)
 
 
@@ -44,7 +46,11 @@ def job(config: DictConfig) -> None:
         sys.exit(refuse(wrong))
     console.print(table(found), highlight=False, soft_wrap=True)
     drafter = "gemma_assistant" if recipe.style == "assistant" else recipe.style
-    console.print(f"written: {out} (use it with drafter={drafter} drafter.path={out})", highlight=False, soft_wrap=True)
+    console.print(
+        f"written: {out} (use it with drafter={drafter} drafter.path={out})",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def run(arguments: Sequence[str]) -> int:

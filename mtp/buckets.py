@@ -16,7 +16,9 @@ class Buckets:
     def __post_init__(self) -> None:
         sizes = tuple(self.sizes)
         object.__setattr__(self, "sizes", sizes)
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes) or list(sizes) != sorted(set(sizes)):
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes) or list(
+            sizes
+        ) != sorted(set(sizes)):
             raise ValueError(f"buckets is {list(sizes)}, expected ascending row counts, or tight")
 
     @classmethod
@@ -28,7 +30,9 @@ class Buckets:
             raise ValueError(f"buckets is {value!r}, expected a list of row counts or tight")
         buckets = cls(tuple(value))
         if buckets.sizes[-1] < rows:
-            raise ValueError(f"buckets is {list(value)}, expected its largest to cover a window of {rows} rows")
+            raise ValueError(
+                f"buckets is {list(value)}, expected its largest to cover a window of {rows} rows"
+            )
         return buckets
 
     @property

@@ -43,9 +43,13 @@ def commit_group(
     Raises ValueError when the slot may not take part (nothing left to emit, or lengths that do not match).
     """
     if not fed or len(picks) != len(fed) or (faults is not None and len(faults) != len(fed)):
-        raise ValueError(f"a group needs as many picks and faults as rows, got {len(fed)} rows and {len(picks)} picks")
+        raise ValueError(
+            f"a group needs as many picks and faults as rows, got {len(fed)} rows and {len(picks)} picks"
+        )
     if produced >= max_new or position + 2 > context:
-        raise ValueError(f"no room: produced {produced} of {max_new}, position {position} of context {context}")
+        raise ValueError(
+            f"no room: produced {produced} of {max_new}, position {position} of context {context}"
+        )
 
     def ends(k: int) -> bool:
         return not ignore_stop and picks[k] in stop_ids and produced + k >= min_new

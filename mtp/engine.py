@@ -46,7 +46,9 @@ class Engine:
             if value < 1:
                 raise ValueError(f"{name} is {value}, expected at least 1")
         if rows < min(policy.sizes):
-            raise ValueError(f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})")
+            raise ValueError(
+                f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})"
+            )
         self.executor = executor
         self.rows = rows
         self.learning = policy.open() if isinstance(policy, Learning) else None
@@ -63,8 +65,13 @@ class Engine:
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
-        if isinstance(executor, DevicePlanningExecutor) and (executor.policy, executor.rows) != (policy, rows):
-            raise ValueError(f"the device plans {executor.rows} rows by {executor.policy}, expected what is given: {rows} rows, {policy}")
+        if isinstance(executor, DevicePlanningExecutor) and (executor.policy, executor.rows) != (
+            policy,
+            rows,
+        ):
+            raise ValueError(
+                f"the device plans {executor.rows} rows by {executor.policy}, expected what is given: {rows} rows, {policy}"
+            )
         self._device_planner = executor if isinstance(executor, DevicePlanningExecutor) else None
         self._in_flight: deque[InFlight] = deque()
         self._collected_s = self.began_s
@@ -84,12 +91,16 @@ class Engine:
             )
         if not all(0 <= token < limits.vocab for token in request.prompt):
             wrong = next(token for token in request.prompt if not 0 <= token < limits.vocab)
-            raise ValueError(f"request {request.id}: prompt token {wrong} is outside the vocabulary (0 to {limits.vocab - 1})")
+            raise ValueError(
+                f"request {request.id}: prompt token {wrong} is outside the vocabulary (0 to {limits.vocab - 1})"
+            )
         if request.id in self._ids:
             raise ValueError(f"request {request.id}: the id is taken")
         self.executor.check(request)
         self._ids.add(request.id)
-        place = len(self.waiting)  # from the end: requests mostly come in the order of their arrival
+        place = len(
+            self.waiting
+        )  # from the end: requests mostly come in the order of their arrival
         while place and self.waiting[place - 1].arrival_s > request.arrival_s:
             place -= 1
         self.waiting.insert(place, request)
@@ -157,7 +168,10 @@ class Engine:
     def _promote(self) -> None:
         """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
         for request, picked in self.grants.promote(self._declines):
-            stream = next((stream for stream in self.streams.values() if stream.request.id == request.id), None)
+            stream = next(
+                (stream for stream in self.streams.values() if stream.request.id == request.id),
+                None,
+            )
             if picked == "cancelled":
                 self._end(stream, "cancelled") if stream else self._file(request, None, "cancelled")
             elif stream is None:
@@ -167,14 +181,20 @@ class Engine:
     def _admit(self) -> None:
         """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
         now = self.executor.now()
-        while len(self.free) > self.grants.waiters and self.waiting and self.began_s + self.waiting[0].arrival_s <= now:
+        while (
+            len(self.free) > self.grants.waiters
+            and self.waiting
+            and self.began_s + self.waiting[0].arrival_s <= now
+        ):
             request = self.waiting.popleft()
             if self.grants.place(request, self._declines) != "waiting":
                 self._seat(request)
 
     def _seat(self, request: Request) -> None:
         slot = heapq.heappop(self.free)
-        stream = self.streams[slot] = Stream(request, slot, self.executor.limits.context, start_s=self.executor.now())
+        stream = self.streams[slot] = Stream(
+            request, slot, self.executor.limits.context, start_s=self.executor.now()
+        )
         try:
             self.executor.admit(slot, request)
         except Exception as fault:
@@ -196,9 +216,19 @@ class Engine:
         if outcome is not None:
             stream.position = end - 1
             if self.learning:
-                self.learning.observe(WindowResult((slot_result(stream, 0, outcome),), 1, 0, depth, self.executor.now() - begin_s))
+                self.learning.observe(
+                    WindowResult(
+                        (slot_result(stream, 0, outcome),),
+                        1,
+                        0,
+                        depth,
+                        self.executor.now() - begin_s,
+                    )
+                )
             self._book(stream, outcome, stream.prefill_s)
-        self.steps.append(Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative))
+        self.steps.append(
+            Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative)
+        )
 
     @profiled(lambda engine: f"window {engine.next_window}")
     def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
@@ -211,13 +241,19 @@ class Engine:
             self._in_flight.append(in_flight)
             self._collect(1 if self._device_planner else 0)
 
-    def _launch(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> InFlight | None:
+    def _launch(
+        self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float
+    ) -> InFlight | None:
         """The policy plans. None: the window failed."""
         decision = self._decide(decoding, turn, side)
         groups = decision.plan.groups
         if not groups:
-            raise RuntimeError(f"the policy left the window empty although slots {[stream.slot for stream in decoding]} can run")
-        depth = decision.depth if any(turn.caps[stream.slot] is None for stream in decoding) else 0  # nobody here may use a draft
+            raise RuntimeError(
+                f"the policy left the window empty although slots {[stream.slot for stream in decoding]} can run"
+            )
+        depth = (
+            decision.depth if any(turn.caps[stream.slot] is None for stream in decoding) else 0
+        )  # nobody here may use a draft
         start_s = self.executor.now()
         streams = {group.slot: self.streams[group.slot] for group in groups}
         try:
@@ -237,7 +273,11 @@ class Engine:
         return self.policy.decide(views, rows=self.rows, start=side.start)
 
     def _launch_device_planned(
-        self, planner: DevicePlanningExecutor, decoding: Sequence[Stream], turn: Turn, begin_s: float
+        self,
+        planner: DevicePlanningExecutor,
+        decoding: Sequence[Stream],
+        turn: Turn,
+        begin_s: float,
     ) -> InFlight | None:
         """The device plans, from the slots' state that it holds. None: the window failed."""
         streams = {stream.slot: stream for stream in decoding}
@@ -249,7 +289,15 @@ class Engine:
             phases = self.layout.run((), work)
         except Exception as fault:
             self._collect(0)
-            hit = streams if work is None else {group.slot: streams[group.slot] for group in work.groups if group.slot in streams}
+            hit = (
+                streams
+                if work is None
+                else {
+                    group.slot: streams[group.slot]
+                    for group in work.groups
+                    if group.slot in streams
+                }
+            )
             self._fail(hit.values(), fault)
             return None
         return InFlight(work, streams, depth, phases, turn.speculative, begin_s, start_s)
@@ -269,7 +317,10 @@ class Engine:
     def _book_window(self, in_flight: InFlight, outcomes: Sequence[Outcome]) -> None:
         """Every slot of the window, but for those whose request has ended since its launch."""
         end_s = self.executor.now()
-        begin_s, start_s = max(in_flight.begin_s, self._collected_s), max(in_flight.start_s, self._collected_s)
+        begin_s, start_s = (
+            max(in_flight.begin_s, self._collected_s),
+            max(in_flight.start_s, self._collected_s),
+        )
         groups = in_flight.work.groups
         rows = sum(group.rows for group in groups)
         collected = [
@@ -278,18 +329,45 @@ class Engine:
             if self.streams.get(group.slot) is (stream := in_flight.streams[group.slot])
         ]
         if self.learning:
-            parts = tuple(slot_result(stream, group.rows, outcome) for stream, group, outcome in collected)
+            parts = tuple(
+                slot_result(stream, group.rows, outcome) for stream, group, outcome in collected
+            )
             self.learning.observe(
-                WindowResult(parts, rows, in_flight.work.padded, in_flight.depth, end_s - begin_s - in_flight.phases.capture)
+                WindowResult(
+                    parts,
+                    rows,
+                    in_flight.work.padded,
+                    in_flight.depth,
+                    end_s - begin_s - in_flight.phases.capture,
+                )
             )
         for stream, group, outcome in collected:
-            self.rounds.append(round_of(self.windows, stream, group, outcome, start_s - self.began_s, end_s - self.began_s))
+            self.rounds.append(
+                round_of(
+                    self.windows,
+                    stream,
+                    group,
+                    outcome,
+                    start_s - self.began_s,
+                    end_s - self.began_s,
+                )
+            )
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome, end_s - start_s)
         self.windows += bool(collected)
         self._collected_s = self.executor.now()
-        self.steps.append(Step("window", rows, begin_s, self._collected_s, in_flight.work.padded, in_flight.phases, in_flight.speculative))
+        self.steps.append(
+            Step(
+                "window",
+                rows,
+                begin_s,
+                self._collected_s,
+                in_flight.work.padded,
+                in_flight.phases,
+                in_flight.speculative,
+            )
+        )
 
     # ---- booking
 
@@ -300,7 +378,11 @@ class Engine:
         stream.tokens.extend(committed.tokens)
         stream.position += committed.kept
         stream.emitted_s.extend([now - self.began_s] * committed.kept)
-        stream.held, stream.confidence, stream.held_for = outcome.held, outcome.confidence, stream.stamp
+        stream.held, stream.confidence, stream.held_for = (
+            outcome.held,
+            outcome.confidence,
+            stream.stamp,
+        )
         if committed.tokens and self.on_tokens:
             self.on_tokens(request_id, committed.tokens)
         over = bool(committed.finish or outcome.speculation_disabled)
@@ -338,7 +420,13 @@ class Engine:
         self.grants.leave(stream.request.id)
         self._file(stream.request, stream, finish, error)
 
-    def _file(self, request: Request, stream: Stream | None, finish: Finish, error: str | None = None) -> None:
+    def _file(
+        self, request: Request, stream: Stream | None, finish: Finish, error: str | None = None
+    ) -> None:
         if self.learning:
             self.learning.release(request.id)
-        self.finished.append(Finished.of(request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()))
+        self.finished.append(
+            Finished.of(
+                request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()
+            )
+        )

@@ -117,7 +117,9 @@ class DevicePlanningExecutor(Executor, Protocol):
     policy: object  # the one that it carries out
     rows: int  # of a window
 
-    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> StagedWindow:
+    def advance(
+        self, caps: Mapping[int, int | None], depth: int, *, speculative: bool
+    ) -> StagedWindow:
         """Stage the next window. caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes;
         speculative: whose turn it is: each side's rotation goes on where it was."""
         ...

@@ -33,7 +33,11 @@ class Round:
     end_s: float
 
     def __post_init__(self) -> None:
-        if self.drafted != self.rows - 1 or self.accepted != max(0, self.committed - 1) or not 0 <= self.committed <= self.rows:
+        if (
+            self.drafted != self.rows - 1
+            or self.accepted != max(0, self.committed - 1)
+            or not 0 <= self.committed <= self.rows
+        ):
             raise ValueError(
                 f"window {self.window}, request {self.request}: {self.rows} rows, {self.drafted} drafted, {self.accepted} accepted, "
                 f"{self.committed} committed; expected drafted = rows - 1, accepted = committed - 1, committed within rows"
@@ -65,7 +69,9 @@ def summarise(
     accepted = sum(entry.accepted for entry in rounds)
     return {
         "tokens_per_s": rate(committed, decode_s),
-        "end_to_end_tokens_per_s": rate(sum(len(request.tokens) for request in finished), prefill_s + decode_s),
+        "end_to_end_tokens_per_s": rate(
+            sum(len(request.tokens) for request in finished), prefill_s + decode_s
+        ),
         "prefill_s": prefill_s,
         "decode_s": decode_s,
         "warmup_s": warmup_s,
@@ -114,11 +120,20 @@ def acceptance_novel(rounds: Iterable[Round], finished: Iterable[Finished]) -> f
     """Share of judged first drafts that were accepted, over those that predict a novel token: one whose 4-gram (it and the
     three tokens before it) occurs nowhere earlier in its own text, prompt included. A token with fewer before it is novel.
     `rounds`: in the order of their windows. Copied text makes any drafter look good; this figure leaves it out."""
-    novel = {request.id: new_grams(request.prompt + request.tokens, 4)[len(request.prompt) :] for request in finished}
-    index: dict[str, int] = defaultdict(lambda: 1)  # in the output, of a round's first token: the prefill committed one before
+    novel = {
+        request.id: new_grams(request.prompt + request.tokens, 4)[len(request.prompt) :]
+        for request in finished
+    }
+    index: dict[str, int] = defaultdict(
+        lambda: 1
+    )  # in the output, of a round's first token: the prefill committed one before
     verdicts = []
     for entry in rounds:
-        if entry.request in novel and entry.judged(0) and novel[entry.request][index[entry.request]]:
+        if (
+            entry.request in novel
+            and entry.judged(0)
+            and novel[entry.request][index[entry.request]]
+        ):
             verdicts.append(entry.accepted > 0)
         index[entry.request] += entry.committed
     return rate(sum(verdicts), len(verdicts))
@@ -151,11 +166,16 @@ def latency(finished: Sequence[Finished]) -> dict[str, dict[str, float | None]]:
     deliveries = [sorted(set(request.emitted_s)) for request in finished]
     samples = {
         "ttft_ms": [wait for request in finished if (wait := ttft_s(request)) is not None],
-        "tpot_ms": [1 / speed for request in finished if (speed := decode_rate(request)) is not None],
+        "tpot_ms": [
+            1 / speed for request in finished if (speed := decode_rate(request)) is not None
+        ],
         "itl_ms": [later - earlier for times in deliveries for earlier, later in pairwise(times)],
     }
     return {
-        name: {f"p{p}": None if (value := percentile(values, p)) is None else 1000 * value for p in (50, 99)}
+        name: {
+            f"p{p}": None if (value := percentile(values, p)) is None else 1000 * value
+            for p in (50, 99)
+        }
         for name, values in samples.items()
     }
 
@@ -185,7 +205,11 @@ def ttft_s(request: Finished) -> float | None:
 
 def decode_rate(request: Finished) -> float | None:
     """Tokens per second after the first token."""
-    return rate(len(request.emitted_s) - 1, request.emitted_s[-1] - request.emitted_s[0]) if request.emitted_s else None
+    return (
+        rate(len(request.emitted_s) - 1, request.emitted_s[-1] - request.emitted_s[0])
+        if request.emitted_s
+        else None
+    )
 
 
 def percentile(values: Iterable[float], p: float) -> float | None:

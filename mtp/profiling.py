@@ -45,7 +45,9 @@ def _place(method: Callable[..., Any]) -> tuple[type, str]:
     return reduce(getattr, path, sys.modules[method.__module__]), attribute  # type: ignore[return-value]
 
 
-def _inside(method: Callable[..., Any], name: Name, opened: Callable[[str], AbstractContextManager[Any]]) -> Callable[..., Any]:
+def _inside(
+    method: Callable[..., Any], name: Name, opened: Callable[[str], AbstractContextManager[Any]]
+) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         with opened(name if isinstance(name, str) else name(self)):

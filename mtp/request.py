@@ -35,13 +35,17 @@ class Request:
         if not self.prompt:
             raise ValueError(f"request {self.id}: the prompt is empty, expected at least one token")
         if self.max_new_tokens < 1:
-            raise ValueError(f"request {self.id}: max_new_tokens is {self.max_new_tokens}, expected at least 1")
+            raise ValueError(
+                f"request {self.id}: max_new_tokens is {self.max_new_tokens}, expected at least 1"
+            )
         if not 0 <= self.min_new_tokens <= self.max_new_tokens:
             raise ValueError(
                 f"request {self.id}: min_new_tokens is {self.min_new_tokens}, expected 0 to max_new_tokens ({self.max_new_tokens})"
             )
         if not 0 <= self.arrival_s < math.inf:
-            raise ValueError(f"request {self.id}: arrival_s is {self.arrival_s}, expected 0 or more seconds")
+            raise ValueError(
+                f"request {self.id}: arrival_s is {self.arrival_s}, expected 0 or more seconds"
+            )
 
 
 @dataclass
@@ -90,7 +94,9 @@ class Stream:
 
     def view(self, cap: int | None) -> SlotView:
         """What a policy sees of it."""
-        held = self.held if self.held_for == self.stamp else 0  # drafts made for another prefix are never used
+        held = (
+            self.held if self.held_for == self.stamp else 0
+        )  # drafts made for another prefix are never used
         return SlotView(
             slot=self.slot,
             held=held,
@@ -124,7 +130,16 @@ class Finished:
     speculation_disabled: str | None = None
 
     @classmethod
-    def of(cls, request: Request, stream: Stream | None, finish: Finish, error: str | None, *, began_s: float, end_s: float) -> Finished:
+    def of(
+        cls,
+        request: Request,
+        stream: Stream | None,
+        finish: Finish,
+        error: str | None,
+        *,
+        began_s: float,
+        end_s: float,
+    ) -> Finished:
         """stream: None where the request never had a slot; began_s: the engine's start."""
         return cls(
             id=request.id,

@@ -51,10 +51,20 @@ class InFlight:
 
 
 def slot_result(stream: Stream, rows: int, outcome: Outcome) -> SlotResult:
-    return SlotResult(stream.request.id, stream.slot, rows, stream.position, outcome.committed, outcome.drafts, outcome.confidence)
+    return SlotResult(
+        stream.request.id,
+        stream.slot,
+        rows,
+        stream.position,
+        outcome.committed,
+        outcome.drafts,
+        outcome.confidence,
+    )
 
 
-def round_of(window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float) -> Round:
+def round_of(
+    window: int, stream: Stream, group: Group, outcome: Outcome, start_s: float, end_s: float
+) -> Round:
     committed = outcome.committed
     return Round(
         window=window,

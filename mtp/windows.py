@@ -58,7 +58,9 @@ class WindowPlan:
 def rotation(slots: Sequence[SlotView], start: int) -> list[SlotView]:
     """The slots that may run, from the first id >= start on, wrapping."""
     able = [view for view in slots if view.limit >= 1]
-    return [view for view in able if view.slot >= start] + [view for view in able if view.slot < start]
+    return [view for view in able if view.slot >= start] + [
+        view for view in able if view.slot < start
+    ]
 
 
 def next_start(walk: Sequence[SlotView], entered: int, start: int) -> int:
@@ -70,7 +72,9 @@ def next_start(walk: Sequence[SlotView], entered: int, start: int) -> int:
 
 def first_left_out(walk: Sequence[SlotView], lengths: Mapping[int, int], start: int) -> int:
     """`next_start` for a plan that may leave out any slot of the walk."""
-    return next((view.slot for view in walk if view.slot not in lengths), next_start(walk, len(walk), start))
+    return next(
+        (view.slot for view in walk if view.slot not in lengths), next_start(walk, len(walk), start)
+    )
 
 
 def rotate_grow(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> WindowPlan:
@@ -98,11 +102,20 @@ def rotate_grow(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> 
     return WindowPlan(groups_of(lengths), next_start(walk, len(lengths), start))
 
 
-def static_k(slots: Sequence[SlotView], *, k: int, rows: int = 8, start: int = 0, sizes: Sequence[int] = (1, 2, 4)) -> WindowPlan:
+def static_k(
+    slots: Sequence[SlotView],
+    *,
+    k: int,
+    rows: int = 8,
+    start: int = 0,
+    sizes: Sequence[int] = (1, 2, 4),
+) -> WindowPlan:
     """Every anchor first, in rotation; then groups grow, in rotation, to k + 1 rows while they fit. k = 0 is plain decoding."""
     check_rows(rows)
     if k + 1 not in sizes:
-        raise ValueError(f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}")
+        raise ValueError(
+            f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}"
+        )
     walk = rotation(slots, start)
     entered = walk[:rows]
     lengths = {view.slot: 1 for view in entered}

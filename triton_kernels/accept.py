@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
-from triton_kernels.launch import MOST_ROWS, MOST_SLOTS, SLOT_TILE, constant, jit, kernel, operation, power_of_two, tl
+from triton_kernels.launch import (
+    MOST_ROWS,
+    MOST_SLOTS,
+    SLOT_TILE,
+    constant,
+    jit,
+    kernel,
+    operation,
+    power_of_two,
+    tl,
+)
 
 RUNNING, STOP, LENGTH, ERROR = range(4)  # values of Accepted.finish
 INPUTS = (
@@ -31,7 +41,9 @@ _RUNNING, _STOP, _LENGTH, _ERROR = map(constant, (RUNNING, STOP, LENGTH, ERROR))
 class Accepted(NamedTuple):
     kept: Tensor  # [slots] int32; 0 for a slot without a group
     tokens: Tensor  # [slots, width] int32; the first kept[slot] of each slot count, the rest is 0
-    anchors: Tensor  # [slots] int32; the last emitted token, or the old anchor where nothing was emitted
+    anchors: (
+        Tensor  # [slots] int32; the last emitted token, or the old anchor where nothing was emitted
+    )
     finish: Tensor  # [slots] int32; RUNNING, STOP, LENGTH or ERROR
 
 
@@ -64,17 +76,25 @@ def keep_prefix(
         stop_id = tl.load(stop_ids_ptr + slot * most_stops + i, mask=listed, other=0)
         stop |= (pick == stop_id[:, None]) & listed[:, None]
     stop &= (produced - min_new)[:, None] + place >= 0
-    more = (pick == follower) & (place + 1 < group[:, None]) & ~stop  # the walk goes on to the next row
-    more &= ((max_new - produced)[:, None] > place + 1) & ((context - position)[:, None] >= place + 3)
+    more = (
+        (pick == follower) & (place + 1 < group[:, None]) & ~stop
+    )  # the walk goes on to the next row
+    more &= ((max_new - produced)[:, None] > place + 1) & (
+        (context - position)[:, None] >= place + 3
+    )
     # where the walk ends, doubled: even before an unreached row, odd before a faulty one
-    end = tl.where(here & ~fault, tl.where(more, 2 * GROUP_TILE, 2 * place + 2), 2 * place + here.to(tl.int32))
+    end = tl.where(
+        here & ~fault, tl.where(more, 2 * GROUP_TILE, 2 * place + 2), 2 * place + here.to(tl.int32)
+    )
     end = tl.min(end, 1)
     kept = end >> 1
     is_last = place == kept[:, None] - 1
     last = tl.sum(tl.where(is_last, pick, 0), 1)
     stopped = tl.sum((is_last & stop).to(tl.int32), 1) > 0
     full = (kept > 0) & ((produced + kept == max_new) | (position + kept + 1 == context))
-    finish = tl.where(stopped, _STOP, tl.where(full, _LENGTH, tl.where((end & 1) > 0, _ERROR, _RUNNING)))
+    finish = tl.where(
+        stopped, _STOP, tl.where(full, _LENGTH, tl.where((end & 1) > 0, _ERROR, _RUNNING))
+    )
     return kept, last, finish
 
 
@@ -132,34 +152,61 @@ def accept_prefix_kernel(
     tl.store(kept_ptr + slot, kept, mask=known)
     tl.store(next_ptr + slot, tl.where(kept > 0, last, anchor), mask=known)
     tl.store(finish_ptr + slot, finish, mask=known)
-    tl.store(tokens_ptr + slot[:, None] * width + place, tl.where(place < kept[:, None], pick, 0), mask=known[:, None] & (place < width))
+    tl.store(
+        tokens_ptr + slot[:, None] * width + place,
+        tl.where(place < kept[:, None], pick, 0),
+        mask=known[:, None] & (place < width),
+    )
 
 
 def _launch(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     picks, stop_ids = inputs[0], inputs[-2]
     slots, most_stops = stop_ids.shape
-    kept, following, finish = torch.empty((3, slots), dtype=torch.int32, device=picks.device).unbind()
+    kept, following, finish = torch.empty(
+        (3, slots), dtype=torch.int32, device=picks.device
+    ).unbind()
     tokens = torch.empty((slots, width), dtype=torch.int32, device=picks.device)
     if slots:
         outputs = (kept, tokens, following, finish)
         tile = power_of_two(width)
-        accept_prefix_kernel[1,](*inputs, slots, most_stops, width, *outputs, GROUP_TILE=tile, num_warps=1)
+        accept_prefix_kernel[1,](
+            *inputs, slots, most_stops, width, *outputs, GROUP_TILE=tile, num_warps=1
+        )
     return kept, tokens, following, finish
 
 
 def _twin(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts = inputs
+    (
+        picks,
+        faults,
+        ids,
+        starts,
+        anchors,
+        positions,
+        produced,
+        max_new,
+        context,
+        min_new,
+        stop_ids,
+        stop_counts,
+    ) = inputs
     k = torch.arange(width, dtype=torch.int32, device=picks.device)[None]  # [1, width]
     group = (starts[1:] - starts[:-1])[:, None]  # [slots, 1]
     here = k < group
     row = (starts[:-1, None] + k).clamp(0, picks.shape[0] - 1).long()
     pick, draft, fault = picks[row], ids[row], faults[row]  # [slots, width]
-    listed = torch.arange(stop_ids.shape[1], device=picks.device)[None] < stop_counts[:, None]  # [slots, M]
-    stop = ((pick[:, :, None] == stop_ids[:, None]) & listed[:, None]).any(2) & (produced[:, None] + k >= min_new[:, None])
+    listed = (
+        torch.arange(stop_ids.shape[1], device=picks.device)[None] < stop_counts[:, None]
+    )  # [slots, M]
+    stop = ((pick[:, :, None] == stop_ids[:, None]) & listed[:, None]).any(2) & (
+        produced[:, None] + k >= min_new[:, None]
+    )
 
     # reached[k]: the walk comes to row k, by an agreeing draft that neither ended the slot nor ran out of room
     follows = (pick[:, :-1] == draft[:, 1:]) & ~stop[:, :-1] & here[:, 1:]
-    follows &= (produced[:, None] + k[:, 1:] < max_new[:, None]) & (positions[:, None] + k[:, 1:] + 2 <= context[:, None])
+    follows &= (produced[:, None] + k[:, 1:] < max_new[:, None]) & (
+        positions[:, None] + k[:, 1:] + 2 <= context[:, None]
+    )
     sound = here & ~fault
     chain = torch.cat([here[:, :1], follows & sound[:, :-1]], 1).int().cumprod(1).bool()  # reached
     keep = chain & sound
@@ -174,7 +221,12 @@ def _twin(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     finish = torch.full_like(kept, RUNNING)
     for code, holds in ((ERROR, failed), (LENGTH, full), (STOP, stopped)):  # the later one wins
         finish = torch.where(holds, code, finish)
-    return kept, tokens.int(), torch.where(emitted, tokens.gather(1, last)[:, 0], anchors).int(), finish.int()
+    return (
+        kept,
+        tokens.int(),
+        torch.where(emitted, tokens.gather(1, last)[:, 0], anchors).int(),
+        finish.int(),
+    )
 
 
 _operation = operation(
@@ -189,7 +241,12 @@ def _check(width: int, *inputs: Tensor, dense: bool) -> None:
     require("picks", picks, shape=[None], dtypes=[torch.int32], dense=dense)
     require("anchors", anchors, shape=[None], dtypes=[torch.int32], like=picks, dense=dense)
     rows, slots = picks.shape[0], anchors.shape[0]
-    shapes: dict[str, list[int | None]] = {"faults": [rows], "ids": [rows], "starts": [slots + 1], "stop_ids": [slots, None]}
+    shapes: dict[str, list[int | None]] = {
+        "faults": [rows],
+        "ids": [rows],
+        "starts": [slots + 1],
+        "stop_ids": [slots, None],
+    }
     for name, tensor in zip(INPUTS, inputs, strict=True):
         dtype = torch.bool if name == "faults" else torch.int32
         shape = [rows] if name == "picks" else shapes.get(name, [slots])
@@ -229,7 +286,20 @@ def accept_prefix(
     slot with ERROR after the rows before it.
     Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
     """
-    inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
+    inputs = (
+        picks,
+        faults,
+        ids,
+        starts,
+        anchors,
+        positions,
+        produced,
+        max_new,
+        context,
+        min_new,
+        stop_ids,
+        stop_counts,
+    )
     _check(width, *inputs, dense=True)
     return Accepted(*_operation(width, *inputs))
 
@@ -251,6 +321,19 @@ def accept_prefix_torch(
     width: int,
 ) -> Accepted:
     """`accept_prefix` in plain torch, for any strides."""
-    inputs = (picks, faults, ids, starts, anchors, positions, produced, max_new, context, min_new, stop_ids, stop_counts)
+    inputs = (
+        picks,
+        faults,
+        ids,
+        starts,
+        anchors,
+        positions,
+        produced,
+        max_new,
+        context,
+        min_new,
+        stop_ids,
+        stop_counts,
+    )
     _check(width, *inputs, dense=False)
     return Accepted(*_twin(width, *inputs))

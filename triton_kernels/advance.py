@@ -12,7 +12,16 @@ from triton_kernels import accept, argmax, pack
 from triton_kernels.accept import RUNNING, keep_prefix
 from triton_kernels.argmax import LEAST_KEY, best_of_chunk, chunks_of, pick_of
 from triton_kernels.checks import require
-from triton_kernels.launch import ROW_TILE, SLOT_TILE, constant, kernel, operation, power_of_two, scratch, tl
+from triton_kernels.launch import (
+    ROW_TILE,
+    SLOT_TILE,
+    constant,
+    kernel,
+    operation,
+    power_of_two,
+    scratch,
+    tl,
+)
 from triton_kernels.pack import Packed, load_tokens, store_window
 from triton_kernels.plan import POLICIES, plan_groups, plan_groups_torch
 from triton_kernels.state import RESULT_FIELDS, Advanced, SlotLimits, SlotState, check_tables
@@ -68,11 +77,24 @@ def advance_window_kernel(
         row = tl.program_id(0)
         if row < tl.load(starts_ptr + slots):
             owner = tl.load(slots_ptr + row)
-            early = tl.load(produced_ptr + owner) + tl.load(index_ptr + row) < tl.load(min_new_ptr + owner)
+            early = tl.load(produced_ptr + owner) + tl.load(index_ptr + row) < tl.load(
+                min_new_ptr + owner
+            )
             banned = tl.where(early, tl.load(stop_counts_ptr + owner), 0)
-            key = best_of_chunk(logits_ptr, row, stride, vocab, tl.program_id(1), stop_ids_ptr + owner * most_stops, banned)
+            key = best_of_chunk(
+                logits_ptr,
+                row,
+                stride,
+                vocab,
+                tl.program_id(1),
+                stop_ids_ptr + owner * most_stops,
+                banned,
+            )
             tl.atomic_max(keys_ptr + row, key, sem="relaxed")
-        last = tl.atomic_add(tickets_ptr, 1, sem="acq_rel") == tl.num_programs(0) * tl.num_programs(1) - 1
+        last = (
+            tl.atomic_add(tickets_ptr, 1, sem="acq_rel")
+            == tl.num_programs(0) * tl.num_programs(1) - 1
+        )
     if last:
         slot = tl.arange(0, SLOT_TILE)
         known = slot < slots
@@ -108,32 +130,48 @@ def advance_window_kernel(
                 GROUP_TILE,
             )
             window_row = tl.arange(0, ROW_TILE)
-            window_pick, _ = pick_of(tl.load(keys_ptr + window_row, mask=window_row < bucket, other=LEAST_KEY))
+            window_pick, _ = pick_of(
+                tl.load(keys_ptr + window_row, mask=window_row < bucket, other=LEAST_KEY)
+            )
             moved = kept > 0
             produced += kept
             position += kept
             live = tl.where(finish == _RUNNING, live, 0)
-            held = tl.where(group > 0, tl.where(moved, proposed, 0), held)  # drafts for another prefix are never used
+            held = tl.where(
+                group > 0, tl.where(moved, proposed, 0), held
+            )  # drafts for another prefix are never used
             from_row = (first + kept - 1)[:, None] * proposed + (place - 1)
             renewed = moved[:, None] & (place > 0) & (place <= proposed)
-            tokens = tl.where(renewed, tl.load(proposals_ptr + from_row, mask=renewed, other=0), tokens)
+            tokens = tl.where(
+                renewed, tl.load(proposals_ptr + from_row, mask=renewed, other=0), tokens
+            )
             tokens = tl.where(moved[:, None] & (place == 0), anchor[:, None], tokens)
         if POLICY >= 0:
             limit = tl.minimum(max_new - produced, context - position - 1)
             able = known & (live > 0) & (limit >= 1)
-            usable = tl.minimum(tl.minimum(held, tl.load(allowed_ptr + slot, mask=known, other=0)), limit - 1)
+            usable = tl.minimum(
+                tl.minimum(held, tl.load(allowed_ptr + slot, mask=known, other=0)), limit - 1
+            )
             start = tl.load(start_ptr)
             next_group, start = plan_groups(able, usable, slot, start, rows, POLICY, DRAFTS, SIZES)
         tl.debug_barrier()  # warps read what others are about to overwrite
         if ACCEPT:
-            tl.store(keys_ptr + window_row, tl.full([ROW_TILE], LEAST_KEY, tl.int64), mask=window_row < bucket)
+            tl.store(
+                keys_ptr + window_row,
+                tl.full([ROW_TILE], LEAST_KEY, tl.int64),
+                mask=window_row < bucket,
+            )
             tl.store(tickets_ptr, 0)
             tl.store(picks_ptr + window_row, window_pick, mask=window_row < bucket)
             tl.store(result_ptr + slot, group, mask=known)
             tl.store(result_ptr + slots + slot, kept, mask=known)
             tl.store(result_ptr + 2 * slots + slot, finish, mask=known)
             kept_pick = tl.where(place < kept[:, None], pick, 0)
-            tl.store(result_ptr + (_RESULT_FIELDS + place) * slots + slot[:, None], kept_pick, mask=known[:, None] & (place <= depth))
+            tl.store(
+                result_ptr + (_RESULT_FIELDS + place) * slots + slot[:, None],
+                kept_pick,
+                mask=known[:, None] & (place <= depth),
+            )
             tl.store(anchors_ptr + slot, anchor, mask=moved)
             tl.store(positions_ptr + slot, position, mask=moved)
             tl.store(produced_ptr + slot, produced, mask=moved)
@@ -169,13 +207,41 @@ def _launch(
         keys, tickets = scratch(picks.device, bucket)
         proposed = 0 if proposals is None else proposals.shape[1]
         unread = window[0]  # stands for what the stage does not touch
-        sources = (*state, *limits, *window, unread if logits is None else logits, proposals if proposed else unread)
-        numbers = (0 if logits is None else logits.stride(0), vocab, slots, depth, limits[4].shape[1], bucket, proposed, rows)
+        sources = (
+            *state,
+            *limits,
+            *window,
+            unread if logits is None else logits,
+            proposals if proposed else unread,
+        )
+        numbers = (
+            0 if logits is None else logits.stride(0),
+            vocab,
+            slots,
+            depth,
+            limits[4].shape[1],
+            bucket,
+            proposed,
+            rows,
+        )
         grid = (1,) if logits is None else (bucket, chunks_of(logits, vocab))
-        options = {"ACCEPT": accepts, "POLICY": policy, "DRAFTS": k, "SIZES": sum({1 << size for size in sizes})}
+        options = {
+            "ACCEPT": accepts,
+            "POLICY": policy,
+            "DRAFTS": k,
+            "SIZES": sum({1 << size for size in sizes}),
+        }
         warps = argmax.WARPS if accepts else 1
         advance_window_kernel[grid](
-            *sources, picks, result, keys, tickets, *numbers, **options, GROUP_TILE=power_of_two(depth + 1), num_warps=warps
+            *sources,
+            picks,
+            result,
+            keys,
+            tickets,
+            *numbers,
+            **options,
+            GROUP_TILE=power_of_two(depth + 1),
+            num_warps=warps,
         )
     return picks, result
 
@@ -184,7 +250,9 @@ def _outputs(state: list[Tensor], window: list[Tensor], accepts: bool) -> tuple[
     (slots, depth), bucket = state[5].shape, window[0].shape[0]
     make = torch.empty if slots else torch.zeros  # without a slot nothing is launched
     picks = make(bucket if accepts else 0, dtype=torch.int32, device=window[0].device)
-    return picks, make((RESULT_FIELDS + depth + 1 if accepts else 0, slots), dtype=torch.int32, device=picks.device)
+    return picks, make(
+        (RESULT_FIELDS + depth + 1 if accepts else 0, slots), dtype=torch.int32, device=picks.device
+    )
 
 
 def _twin(
@@ -203,12 +271,19 @@ def _twin(
 
 
 def _accept(
-    state: SlotState, limits: SlotLimits, window: Packed, logits: Tensor, proposals: Tensor | None, vocab: int
+    state: SlotState,
+    limits: SlotLimits,
+    window: Packed,
+    logits: Tensor,
+    proposals: Tensor | None,
+    vocab: int,
 ) -> tuple[Tensor, Tensor]:
     owner = window.slots.long()
     early = state.produced[owner] + window.group_index < limits.min_new[owner]
     counts = torch.where(early, limits.stop_counts[owner], 0)
-    picks, faults = argmax.row_argmax_torch(logits, vocab=vocab, banned=limits.stop_ids[owner], banned_counts=counts)
+    picks, faults = argmax.row_argmax_torch(
+        logits, vocab=vocab, banned=limits.stop_ids[owner], banned_counts=counts
+    )
     real = torch.arange(len(picks), device=picks.device) < window.starts[-1]
     kept, tokens, anchors, finish = accept.accept_prefix_torch(
         picks,
@@ -231,17 +306,31 @@ def _accept(
     state.held.copy_(torch.where(group > 0, torch.where(moved, proposed, 0), state.held))
     if proposals is not None:
         last = (window.starts[:-1] + kept - 1).clamp(min=0).long()
-        state.drafts[:, :proposed] = torch.where(moved[:, None], proposals[last], state.drafts[:, :proposed])
+        state.drafts[:, :proposed] = torch.where(
+            moved[:, None], proposals[last], state.drafts[:, :proposed]
+        )
     return torch.where(real, picks, 0), torch.cat([torch.stack([group, kept, finish]), tokens.T])
 
 
-def _plan(state: SlotState, limits: SlotLimits, window: Packed, rows: int, policy: str, k: int, sizes: Sequence[int]) -> None:
+def _plan(
+    state: SlotState,
+    limits: SlotLimits,
+    window: Packed,
+    rows: int,
+    policy: str,
+    k: int,
+    sizes: Sequence[int],
+) -> None:
     limit = torch.minimum(limits.max_new - state.produced, limits.context - state.positions - 1)
     able = (state.live > 0) & (limit >= 1)
     usable = torch.minimum(torch.minimum(state.held, limits.allowed), limit - 1)
-    groups, start = plan_groups_torch(able.tolist(), usable.tolist(), int(state.start), rows, policy, k, sizes)
+    groups, start = plan_groups_torch(
+        able.tolist(), usable.tolist(), int(state.start), rows, policy, k, sizes
+    )
     group_rows = torch.tensor(groups, dtype=torch.int32, device=usable.device)
-    packed = pack.pack_window_torch(state.anchors, state.drafts, state.positions, group_rows, bucket=window.ids.shape[0])
+    packed = pack.pack_window_torch(
+        state.anchors, state.drafts, state.positions, group_rows, bucket=window.ids.shape[0]
+    )
     state.start.fill_(start)
     for place, column in zip(window, packed, strict=True):
         place.copy_(column)
@@ -267,21 +356,50 @@ def _check(
     check_tables(state, limits, window, dense=dense)
     bucket, depth = window.ids.shape[0], state.drafts.shape[1]
     if (logits is None) != (stage == "plan") or (logits is None and proposals is not None):
-        raise ValueError(f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, neither for plan")
+        raise ValueError(
+            f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, neither for plan"
+        )
     columns = 0
     if logits is not None:
         columns = argmax.check_logits(logits, vocab, dense=dense)
         require("logits", logits, shape=[bucket, None], dtypes=argmax.DTYPES, like=window.ids)
     if proposals is not None:
-        require("proposals", proposals, shape=[bucket, None], dtypes=[torch.int32], like=window.ids, dense=dense)
+        require(
+            "proposals",
+            proposals,
+            shape=[bucket, None],
+            dtypes=[torch.int32],
+            like=window.ids,
+            dense=dense,
+        )
         if proposals.shape[1] > depth:
-            raise ValueError(f"proposals has {proposals.shape[1]} columns, expected at most {depth} (those of drafts)")
+            raise ValueError(
+                f"proposals has {proposals.shape[1]} columns, expected at most {depth} (those of drafts)"
+            )
     if not 1 <= rows <= bucket:
         raise ValueError(f"rows is {rows}, expected at least 1 and at most {bucket} (the bucket)")
     if policy == "static_k" and k + 1 not in sizes:
-        raise ValueError(f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}")
-    plan = (-1, 0, []) if stage == "accept" else (0, 0, []) if policy == "rotate_grow" else (1, k, list(sizes))
-    return list(state), list(limits), list(window), logits, proposals, columns, rows, stage != "plan", *plan
+        raise ValueError(
+            f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}"
+        )
+    plan = (
+        (-1, 0, [])
+        if stage == "accept"
+        else (0, 0, [])
+        if policy == "rotate_grow"
+        else (1, k, list(sizes))
+    )
+    return (
+        list(state),
+        list(limits),
+        list(window),
+        logits,
+        proposals,
+        columns,
+        rows,
+        stage != "plan",
+        *plan,
+    )
 
 
 def advance_window(
@@ -301,7 +419,24 @@ def advance_window(
     changes nothing. Where the stage is plan, both results are empty. At most 64 slots and 64 rows.
     Raises ValueError, one line, for a wrong option, shape, dtype, device or stride.
     """
-    return Advanced(*_operation(*_check(stage, state, limits, window, logits, proposals, vocab, rows, policy, k, sizes, dense=True)))
+    return Advanced(
+        *_operation(
+            *_check(
+                stage,
+                state,
+                limits,
+                window,
+                logits,
+                proposals,
+                vocab,
+                rows,
+                policy,
+                k,
+                sizes,
+                dense=True,
+            )
+        )
+    )
 
 
 def advance_window_torch(
@@ -310,4 +445,21 @@ def advance_window_torch(
     sizes: Sequence[int] = (1, 2, 4),
 ) -> Advanced:  # fmt: skip
     """`advance_window` in plain torch, for any strides."""
-    return Advanced(*_twin(*_check(stage, state, limits, window, logits, proposals, vocab, rows, policy, k, sizes, dense=False)))
+    return Advanced(
+        *_twin(
+            *_check(
+                stage,
+                state,
+                limits,
+                window,
+                logits,
+                proposals,
+                vocab,
+                rows,
+                policy,
+                k,
+                sizes,
+                dense=False,
+            )
+        )
+    )

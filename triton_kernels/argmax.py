@@ -42,7 +42,9 @@ def best_of(value, column, banned_ptr, banned):
     order = tl.where(nan, FAULTY, order)
     best = tl.max(tl.max(order, 1), 0)
     lowest = tl.min(tl.min(tl.where(order == best, column, MOST_INT), 1), 0)
-    return (best.to(tl.int64) << 32) | (MOST_INT - lowest.to(tl.int64))  # columns before the row make this exceed 31 bits
+    return (best.to(tl.int64) << 32) | (
+        MOST_INT - lowest.to(tl.int64)
+    )  # columns before the row make this exceed 31 bits
 
 
 @jit
@@ -57,7 +59,9 @@ def best_of_chunk(logits_ptr, row, stride, vocab, chunk, banned_ptr, banned):
     row_ptr = logits_ptr + row.to(tl.int64) * stride
     address = row_ptr.to(tl.int64)
     skew = ((address & (VECTOR_BYTES - 1)) // bytes).to(tl.int32)
-    border_ptr = tl.multiple_of((address & -VECTOR_BYTES).to(logits_ptr.dtype, bitcast=True), VECTOR_BYTES)
+    border_ptr = tl.multiple_of(
+        (address & -VECTOR_BYTES).to(logits_ptr.dtype, bitcast=True), VECTOR_BYTES
+    )
     element = tl.arange(0, vector)[None]
     place = (chunk * CHUNK_VECTORS + tl.arange(0, CHUNK_VECTORS))[:, None] * vector
     whole = (place >= skew) & (place + vector <= skew + vocab)
@@ -80,13 +84,32 @@ def pick_of(key):
 
 
 @kernel
-def row_argmax_kernel(logits_ptr, stride: tl.int64, vocab, banned_ptr, counts_ptr, most_banned, ids_ptr, faults_ptr, keys_ptr, tickets_ptr):
+def row_argmax_kernel(
+    logits_ptr,
+    stride: tl.int64,
+    vocab,
+    banned_ptr,
+    counts_ptr,
+    most_banned,
+    ids_ptr,
+    faults_ptr,
+    keys_ptr,
+    tickets_ptr,
+):
     """Grid (rows, chunks). Every program folds its chunk into the row's key; the last to take a ticket writes the pick."""
     row = tl.program_id(0)
     banned = 0
     if most_banned > 0:
         banned = tl.load(counts_ptr + row)
-    key = best_of_chunk(logits_ptr, row, stride, vocab, tl.program_id(1), banned_ptr + row.to(tl.int64) * most_banned, banned)
+    key = best_of_chunk(
+        logits_ptr,
+        row,
+        stride,
+        vocab,
+        tl.program_id(1),
+        banned_ptr + row.to(tl.int64) * most_banned,
+        banned,
+    )
     tl.atomic_max(keys_ptr + row, key, sem="relaxed")
     if tl.atomic_add(tickets_ptr + row, 1, sem="acq_rel") == tl.num_programs(1) - 1:
         key = tl.atomic_xchg(keys_ptr + row, LEAST_KEY, sem="relaxed")
@@ -98,11 +121,15 @@ def row_argmax_kernel(logits_ptr, stride: tl.int64, vocab, banned_ptr, counts_pt
 
 def chunks_of(logits: Tensor, vocab: int) -> int:
     """Programs that read one row of `vocab` columns."""
-    skew = WIDEST_LOAD // logits.element_size() - 1  # at most, from the 16-byte border before the row
+    skew = (
+        WIDEST_LOAD // logits.element_size() - 1
+    )  # at most, from the 16-byte border before the row
     return -(-(skew + vocab) * logits.element_size() // CHUNK)
 
 
-def _launch(logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Tensor | None) -> tuple[Tensor, Tensor]:
+def _launch(
+    logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Tensor | None
+) -> tuple[Tensor, Tensor]:
     rows = logits.shape[0]
     ids = torch.empty(rows, dtype=torch.int32, device=logits.device)
     faults = torch.empty(rows, dtype=torch.bool, device=logits.device)
@@ -125,13 +152,17 @@ def _launch(logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Te
     return ids, faults
 
 
-def _twin(logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Tensor | None) -> tuple[Tensor, Tensor]:
+def _twin(
+    logits: Tensor, vocab: int, banned: Tensor | None, banned_counts: Tensor | None
+) -> tuple[Tensor, Tensor]:
     real = logits[:, :vocab]
     best, ids = real.max(1)  # of equal values the first index; a NaN wins, so that it shows
     faults = ~(best > float("-inf"))
     if banned is not None and banned_counts is not None:
         faults = best.isnan()  # a banned one too
-        best, ids = real.masked_fill(_banned_columns(banned, banned_counts, vocab), float("-inf")).max(1)
+        best, ids = real.masked_fill(
+            _banned_columns(banned, banned_counts, vocab), float("-inf")
+        ).max(1)
         faults |= best == float("-inf")
     return torch.where(faults, 0, ids).int(), faults
 
@@ -141,13 +172,17 @@ def _banned_columns(banned: Tensor, counts: Tensor, vocab: int) -> Tensor:
     rows, most = banned.shape
     counted = torch.arange(most, device=banned.device)[None] < counts[:, None]
     counted = counted & (banned >= 0) & (banned < vocab)
-    spare = torch.where(counted, banned, vocab).long()  # what does not count lands in a column that is cut off
+    spare = torch.where(
+        counted, banned, vocab
+    ).long()  # what does not count lands in a column that is cut off
     mask = torch.zeros(rows, vocab + 1, dtype=torch.bool, device=banned.device)
     return mask.scatter_(1, spare, torch.ones_like(spare, dtype=torch.bool))[:, :vocab]
 
 
 _operation = operation(
-    "row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, Tensor)", cpu=_twin, cuda=_launch
+    "row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, Tensor)",
+    cpu=_twin,
+    cuda=_launch,
 )
 
 
@@ -163,18 +198,40 @@ def check_logits(logits: Tensor, vocab: int | None, *, dense: bool) -> int:
     return vocab
 
 
-def _check(logits: Tensor, vocab: int | None, banned: Tensor | None, banned_counts: Tensor | None, *, dense: bool) -> int:
+def _check(
+    logits: Tensor,
+    vocab: int | None,
+    banned: Tensor | None,
+    banned_counts: Tensor | None,
+    *,
+    dense: bool,
+) -> int:
     vocab = check_logits(logits, vocab, dense=dense)
     rows = logits.shape[0]
     if (banned is None) != (banned_counts is None):
         raise ValueError("banned and banned_counts: one is missing, expected both or neither")
     if banned is not None and banned_counts is not None:
-        require("banned", banned, shape=[rows, None], dtypes=[torch.int32], like=logits, dense=dense)
-        require("banned_counts", banned_counts, shape=[rows], dtypes=[torch.int32], like=logits, dense=dense)
+        require(
+            "banned", banned, shape=[rows, None], dtypes=[torch.int32], like=logits, dense=dense
+        )
+        require(
+            "banned_counts",
+            banned_counts,
+            shape=[rows],
+            dtypes=[torch.int32],
+            like=logits,
+            dense=dense,
+        )
     return vocab
 
 
-def row_argmax(logits: Tensor, *, vocab: int | None = None, banned: Tensor | None = None, banned_counts: Tensor | None = None) -> Picks:
+def row_argmax(
+    logits: Tensor,
+    *,
+    vocab: int | None = None,
+    banned: Tensor | None = None,
+    banned_counts: Tensor | None = None,
+) -> Picks:
     """The highest logit of every row; the lowest id wins a tie, and -0.0 equals +0.0.
 
     logits: [rows, width] bf16, fp16 or fp32, any row stride. vocab: real columns (<= width); columns past it never win.
@@ -187,7 +244,11 @@ def row_argmax(logits: Tensor, *, vocab: int | None = None, banned: Tensor | Non
 
 
 def row_argmax_torch(
-    logits: Tensor, *, vocab: int | None = None, banned: Tensor | None = None, banned_counts: Tensor | None = None
+    logits: Tensor,
+    *,
+    vocab: int | None = None,
+    banned: Tensor | None = None,
+    banned_counts: Tensor | None = None,
 ) -> Picks:
     """`row_argmax` in plain torch, for any strides."""
     vocab = _check(logits, vocab, banned, banned_counts, dense=False)

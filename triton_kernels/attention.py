@@ -57,19 +57,37 @@ def window_attention_torch(
 
     # a row's bits must not depend on its company nor on keys past its own: products have one fixed form, [share * TILE, size]
     # by [size, BLOCK], and blocks that a row does not see add exact zeros before and after those that it sees
-    low = {slot: 0 if sliding is None else max(0, begin - sliding + 1) // BLOCK for slot, begin in begins.items()}  # first block
+    low = {
+        slot: 0 if sliding is None else max(0, begin - sliding + 1) // BLOCK
+        for slot, begin in begins.items()
+    }  # first block
     queries = (q.float() * scale).view(rows, kv_heads, share, size)
-    for batch in batches(groups, tuple(-(-ends[group.slot] // BLOCK) - low[group.slot] for group in groups), TILE, q.device):
+    for batch in batches(
+        groups,
+        tuple(-(-ends[group.slot] // BLOCK) - low[group.slot] for group in groups),
+        TILE,
+        q.device,
+    ):
         starts_at = [low[slot] * BLOCK for slot in batch.slots]
         seen_keys, seen_values = (_blocks(cache, batch, starts_at) for cache in (keys, values))
         for i, slot in enumerate(batch.slots):
-            seen_values[i].flatten(1, 2)[:, ends[slot] - starts_at[i] :] = 0  # weight 0 times NaN is NaN
-        lines = torch.tensor(starts_at, device=q.device)[:, None] + torch.arange(batch.blocks * BLOCK, device=q.device)
+            seen_values[i].flatten(1, 2)[:, ends[slot] - starts_at[i] :] = (
+                0  # weight 0 times NaN is NaN
+            )
+        lines = torch.tensor(starts_at, device=q.device)[:, None] + torch.arange(
+            batch.blocks * BLOCK, device=q.device
+        )
         for table, held, at in batch.tiles:
             count = len(table)
             limits = positions[table][:, None, None, :, None]  # [T, 1, 1, TILE, 1]
-            wanted = queries[table].permute(0, 2, 3, 1, 4).reshape(count, kv_heads, 1, share * TILE, size)
-            scores = (wanted @ seen_keys[:count].transpose(-1, -2)).transpose(2, 3)  # [T, kv heads, share * TILE, blocks, BLOCK]
+            wanted = (
+                queries[table]
+                .permute(0, 2, 3, 1, 4)
+                .reshape(count, kv_heads, 1, share * TILE, size)
+            )
+            scores = (wanted @ seen_keys[:count].transpose(-1, -2)).transpose(
+                2, 3
+            )  # [T, kv heads, share * TILE, blocks, BLOCK]
             scores = scores.reshape(count, kv_heads, share, TILE, -1)
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
@@ -78,12 +96,18 @@ def window_attention_torch(
             if sliding is not None:
                 unseen |= line <= limits - sliding
             weights = scores.masked_fill_(unseen, float("-inf")).softmax(-1)
-            weights = weights.view(count, kv_heads, share * TILE, batch.blocks, BLOCK).transpose(2, 3)
+            weights = weights.view(count, kv_heads, share * TILE, batch.blocks, BLOCK).transpose(
+                2, 3
+            )
             parts = (weights @ seen_values[:count]).unbind(2)
             sums = parts[0]
             for part in parts[1:]:
                 sums = sums.add_(part)  # in order, whatever the length
-            tiled = sums.view(count, kv_heads, share, TILE, size).permute(0, 3, 1, 2, 4).reshape(-1, heads, size)
+            tiled = (
+                sums.view(count, kv_heads, share, TILE, size)
+                .permute(0, 3, 1, 2, 4)
+                .reshape(-1, heads, size)
+            )
             out[held] = tiled[at].to(q.dtype)
     return out
 
@@ -119,13 +143,18 @@ def prefill_attention_torch(
     slots, kv_heads, capacity, _ = keys.shape
     _check(q, k, v, keys, values, sliding)
     if not (0 <= slot < slots and start >= 0 and start + count <= capacity):
-        raise ValueError(f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}")
+        raise ValueError(
+            f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}"
+        )
     stop = start + count
     if k is not None and v is not None:
         keys[slot, :, start:stop] = k.transpose(0, 1)
         values[slot, :, start:stop] = v.transpose(0, 1)
     first = 0 if sliding is None else max(0, start - sliding + 1)
-    line, own = torch.arange(first, stop, device=q.device), torch.arange(start, stop, device=q.device)[:, None]
+    line, own = (
+        torch.arange(first, stop, device=q.device),
+        torch.arange(start, stop, device=q.device)[:, None],
+    )
     seen = line <= own
     if sliding is not None:
         seen &= line > own - sliding
@@ -140,17 +169,25 @@ def prefill_attention_torch(
     return out[0].transpose(0, 1)
 
 
-def _check(q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, sliding: int | None) -> None:
+def _check(
+    q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, sliding: int | None
+) -> None:
     """Rows and caches that fit each other."""
     require("q", q, shape=[None, None, None], dtypes=FLOATS)
     slots, kv_heads, capacity, _ = keys.shape
     if (k is None) != (v is None):
-        raise ValueError(f"{'v' if k is None else 'k'} is given alone, expected k and v, or neither")
+        raise ValueError(
+            f"{'v' if k is None else 'k'} is given alone, expected k and v, or neither"
+        )
     for name, tensor in (("k", k), ("v", v)):
         if tensor is not None:
-            require(name, tensor, shape=[q.shape[0], kv_heads, q.shape[2]], dtypes=[q.dtype], like=q)
+            require(
+                name, tensor, shape=[q.shape[0], kv_heads, q.shape[2]], dtypes=[q.dtype], like=q
+            )
     for name, tensor in (("keys", keys), ("values", values)):
-        require(name, tensor, shape=[slots, kv_heads, capacity, q.shape[2]], dtypes=[q.dtype], like=q)
+        require(
+            name, tensor, shape=[slots, kv_heads, capacity, q.shape[2]], dtypes=[q.dtype], like=q
+        )
     if sliding is not None and sliding < 1:
         raise ValueError(f"sliding is {sliding}, expected at least 1, or None")
 
@@ -174,7 +211,9 @@ def _check_window(
     if counts is not None:
         require("counts", counts, shape=[slots], dtypes=[torch.int32], like=q)
     if capacity % BLOCK or q.shape[1] % kv_heads:
-        raise ValueError(f"capacity is {capacity} and heads {q.shape[1]}, expected multiples of {BLOCK} and of {kv_heads} kv heads")
+        raise ValueError(
+            f"capacity is {capacity} and heads {q.shape[1]}, expected multiples of {BLOCK} and of {kv_heads} kv heads"
+        )
     if softcap is not None and softcap <= 0:
         raise ValueError(f"softcap is {softcap}, expected above 0, or None")
 
@@ -220,7 +259,19 @@ def window_attention(
     softcap: float | None = None,
 ) -> Tensor:
     """See `window_attention_torch`. One launch to a capture."""
-    return _operation(q, k, v, keys, values, positions, starts, counts, scale=scale, sliding=sliding, softcap=softcap)
+    return _operation(
+        q,
+        k,
+        v,
+        keys,
+        values,
+        positions,
+        starts,
+        counts,
+        scale=scale,
+        sliding=sliding,
+        softcap=softcap,
+    )
 
 
 prefill_attention = prefill_attention_torch

@@ -18,7 +18,15 @@ WARPS = 2
 
 @kernel
 def causal_conv_verify_kernel(
-    x_ptr, weight_ptr, states_ptr, starts_ptr, out_ptr, stride, channels, TAPS: tl.constexpr, CHANNEL_TILE: tl.constexpr
+    x_ptr,
+    weight_ptr,
+    states_ptr,
+    starts_ptr,
+    out_ptr,
+    stride,
+    channels,
+    TAPS: tl.constexpr,
+    CHANNEL_TILE: tl.constexpr,
 ):
     """Grid (channel tiles, slots). Every row sums its taps, oldest first: from the slot's past, then from the window."""
     past: tl.constexpr = TAPS - 1
@@ -32,8 +40,14 @@ def causal_conv_verify_kernel(
         for tap in tl.static_range(TAPS):
             line = row - first + tap + tl.zeros_like(channel)
             old = tl.load(state_ptr + line * channels, mask=known & (line < past), other=0.0)
-            new = tl.load(x_ptr + (first + line - past) * stride + channel, mask=known & (line >= past), other=0.0)
-            total += tl.where(line < past, old, new) * tl.load(weight_ptr + tap * channels + channel, mask=known, other=0.0)
+            new = tl.load(
+                x_ptr + (first + line - past) * stride + channel,
+                mask=known & (line >= past),
+                other=0.0,
+            )
+            total += tl.where(line < past, old, new) * tl.load(
+                weight_ptr + tap * channels + channel, mask=known, other=0.0
+            )
         tl.store(out_ptr + row * channels + channel, total / (1.0 + tl.exp(-total)), mask=known)
 
 
@@ -62,7 +76,11 @@ def causal_conv_commit_kernel(
         for line in tl.static_range(PAST):
             source = line + kept + tl.zeros_like(channel)
             old = tl.load(state_ptr + source * channels, mask=known & (source < PAST), other=0.0)
-            new = tl.load(input_ptr + (first + source - PAST) * channels, mask=known & (source >= PAST), other=0.0)
+            new = tl.load(
+                input_ptr + (first + source - PAST) * channels,
+                mask=known & (source >= PAST),
+                other=0.0,
+            )
             tl.store(state_ptr + line * channels, tl.where(source < PAST, old, new), mask=known)
 
 
@@ -76,20 +94,43 @@ def _launch_verify(x: Tensor, weight: Tensor, states: Tensor, starts: Tensor) ->
     if rows and slots:
         tile = {"TAPS": weight.shape[0], "CHANNEL_TILE": CHANNELS}
         causal_conv_verify_kernel[-(-channels // CHANNELS), slots](
-            x, weight, states, starts, out, x.stride(0), channels, **tile, num_warps=WARPS, **UNFUSED
+            x,
+            weight,
+            states,
+            starts,
+            out,
+            x.stride(0),
+            channels,
+            **tile,
+            num_warps=WARPS,
+            **UNFUSED,
         )
     return out
 
 
 def _launch_commit(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) -> None:
     _check_commit(states, inputs, starts, kept)
-    for name, tensor in (("states", states), ("inputs", inputs), ("starts", starts), ("kept", kept)):
+    for name, tensor in (
+        ("states", states),
+        ("inputs", inputs),
+        ("starts", starts),
+        ("kept", kept),
+    ):
         require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     layers, slots, past, channels = states.shape
     if states.numel():
         tile = {"PAST": past, "CHANNEL_TILE": CHANNELS}
         causal_conv_commit_kernel[-(-channels // CHANNELS), slots, layers](
-            states, inputs, starts, kept, inputs.stride(0), slots, channels, **tile, num_warps=WARPS, **UNFUSED
+            states,
+            inputs,
+            starts,
+            kept,
+            inputs.stride(0),
+            slots,
+            channels,
+            **tile,
+            num_warps=WARPS,
+            **UNFUSED,
         )
 
 
@@ -107,12 +148,16 @@ def causal_conv_verify_torch(x: Tensor, weight: Tensor, states: Tensor, starts: 
 
 
 @lru_cache(maxsize=256)
-def _sources(groups: tuple[HostGroup, ...], rows: int, slots: int, taps: int, device: torch.device) -> Tensor:
+def _sources(
+    groups: tuple[HostGroup, ...], rows: int, slots: int, taps: int, device: torch.device
+) -> Tensor:
     """[rows, taps] long: where the inputs of each row lie among the states' lines and then the window's."""
     past = taps - 1
     table = [[0] * taps for _ in range(rows)]
     for slot, first, count in groups:
-        line = [slot * past + i for i in range(past)] + [slots * past + first + i for i in range(count)]
+        line = [slot * past + i for i in range(past)] + [
+            slots * past + first + i for i in range(count)
+        ]
         for i in range(count):
             table[first + i] = line[i : i + taps]
     return torch.tensor(table, dtype=torch.long, device=device)
@@ -156,7 +201,13 @@ def _check_verify(x: Tensor, weight: Tensor, states: Tensor, starts: Tensor) -> 
     require("x", x, shape=[None, None], dtypes=[torch.float32])
     channels = x.shape[1]
     require("weight", weight, shape=[None, channels], dtypes=[torch.float32], like=x)
-    require("states", states, shape=[None, weight.shape[0] - 1, channels], dtypes=[torch.float32], like=x)
+    require(
+        "states",
+        states,
+        shape=[None, weight.shape[0] - 1, channels],
+        dtypes=[torch.float32],
+        like=x,
+    )
     require("starts", starts, shape=[states.shape[0] + 1], dtypes=[torch.int32], like=x)
 
 

@@ -64,14 +64,19 @@ def gated_delta_verify_kernel(
     wanted = column < value_size
     width = heads * value_size
     if first < last:
-        state = tl.load(states_ptr + slot.to(tl.int64) * (width * key_size) + offsets, mask=inside, other=0.0)
+        state = tl.load(
+            states_ptr + slot.to(tl.int64) * (width * key_size) + offsets, mask=inside, other=0.0
+        )
         key = tl.arange(0, KEY_TILE)
         at = head // share * key_size + key
         for row in range(first, last):
             q = tl.load(q_ptr + row * q_stride + at, mask=key < key_size, other=0.0)
             k = tl.load(k_ptr + row * k_stride + at, mask=key < key_size, other=0.0)
             v = tl.load(v_ptr + row * v_stride + head * value_size + column, mask=wanted, other=0.0)
-            decay, beta = tl.load(decay_ptr + row * heads + head), tl.load(beta_ptr + row * heads + head)
+            decay, beta = (
+                tl.load(decay_ptr + row * heads + head),
+                tl.load(beta_ptr + row * heads + head),
+            )
             delta = v * beta - tl.sum(state * (k * (decay * beta))[:, None], 0)
             state = state * decay + k[:, None] * delta[None]
             place = row * width + head * value_size + column
@@ -79,7 +84,11 @@ def gated_delta_verify_kernel(
             tl.store(out_ptr + place, tl.sum(state * q[:, None], 0), mask=wanted)
     if slot == slots - 1:
         for row in range(last, rows):
-            tl.store(out_ptr + row * width + head * value_size + column, tl.zeros_like(column).to(tl.float32), mask=wanted)
+            tl.store(
+                out_ptr + row * width + head * value_size + column,
+                tl.zeros_like(column).to(tl.float32),
+                mask=wanted,
+            )
 
 
 @kernel
@@ -106,8 +115,14 @@ def gated_delta_commit_kernel(
     first = tl.load(starts_ptr + slot)
     last = tl.minimum(tl.load(starts_ptr + slot + 1), first + tl.load(kept_ptr + slot))
     if first < last:
-        head, column, offsets, inside = state_tile(heads, key_size, value_size, KEY_TILE, VALUE_TILE)
-        place = states_ptr + (layer.to(tl.int64) * slots + slot) * (heads * key_size * value_size) + offsets
+        head, column, offsets, inside = state_tile(
+            heads, key_size, value_size, KEY_TILE, VALUE_TILE
+        )
+        place = (
+            states_ptr
+            + (layer.to(tl.int64) * slots + slot) * (heads * key_size * value_size)
+            + offsets
+        )
         state = tl.load(place, mask=inside, other=0.0)
         key = tl.arange(0, KEY_TILE)
         key_heads = heads // share
@@ -116,7 +131,10 @@ def gated_delta_commit_kernel(
             k = tl.load(k_row + key, mask=key < key_size, other=0.0)
             delta_row = deltas_ptr + layer * deltas_layer + (row * heads + head) * value_size
             delta = tl.load(delta_row + column, mask=column < value_size, other=0.0)
-            state = state * tl.load(decays_ptr + layer * decays_layer + row * heads + head) + k[:, None] * delta[None]
+            state = (
+                state * tl.load(decays_ptr + layer * decays_layer + row * heads + head)
+                + k[:, None] * delta[None]
+            )
         tl.debug_barrier()  # of a small tile several threads hold, and have read, the same element
         tl.store(place, state, mask=inside)
 
@@ -128,10 +146,24 @@ def _tiles(key_size: int, value_size: int, elements: int, warps: int) -> dict[st
 
 
 def _launch_verify(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    starts: Tensor,
+    *,
+    deltas: Tensor,
 ) -> Tensor:
     _check_verify(q, k, v, decay, beta, states, starts, deltas)
-    for name, tensor in (("decay", decay), ("beta", beta), ("states", states), ("starts", starts), ("deltas", deltas)):
+    for name, tensor in (
+        ("decay", decay),
+        ("beta", beta),
+        ("states", states),
+        ("starts", starts),
+        ("deltas", deltas),
+    ):
         require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     (rows, heads, value_size), slots, (key_heads, key_size) = v.shape, states.shape[0], k.shape[1:]
     out = torch.empty(v.shape, dtype=v.dtype, device=v.device) if slots else torch.zeros_like(v)
@@ -165,9 +197,18 @@ def _rows_of(name: str, x: Tensor) -> Tensor:
     raise ValueError(f"{name} has strides {list(x.stride())}, expected rows that are contiguous")
 
 
-def _launch_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+def _launch_commit(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> None:
     _check_commit(states, keys, deltas, decays, starts, kept)
-    named = {"states": states, "keys": keys, "deltas": deltas, "decays": decays, "starts": starts, "kept": kept}
+    named = {
+        "states": states,
+        "keys": keys,
+        "deltas": deltas,
+        "decays": decays,
+        "starts": starts,
+        "kept": kept,
+    }
     for name, tensor in named.items():
         require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     layers, slots, heads, key_size, value_size = states.shape
@@ -187,7 +228,15 @@ def _launch_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor,
 
 
 def gated_delta_verify_torch(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    starts: Tensor,
+    *,
+    deltas: Tensor,
 ) -> Tensor:
     """Of a window's rows: [rows, heads, value size], 0 in padding; the deltas of the rows that count are left in `deltas`.
 
@@ -210,13 +259,18 @@ def gated_delta_verify_torch(
 
     # heads are split [key heads, share], the key's part broadcasts over the share
     share = heads // key_heads
-    qs, ks = arranged(q)[:, :, None, :, None], arranged(k)[:, :, None, :, None]  # [R, key heads, 1, key size, 1]
+    qs, ks = (
+        arranged(q)[:, :, None, :, None],
+        arranged(k)[:, :, None, :, None],
+    )  # [R, key heads, 1, key size, 1]
     decays = arranged(decay).view(real, key_heads, share, 1, 1)
     betas = arranged(beta).view(real, key_heads, share, 1, 1)
     fetch = ks * (decays * betas)  # [R, key heads, share, key size, 1]
     wanted = arranged(v).view(real, key_heads, share, value_size) * betas[..., 0]
     found = torch.empty_like(wanted)  # the deltas
-    after = torch.empty(real, key_heads, share, key_size, value_size, dtype=v.dtype, device=v.device)
+    after = torch.empty(
+        real, key_heads, share, key_size, value_size, dtype=v.dtype, device=v.device
+    )
     state = states.index_select(0, order.slots).unflatten(1, (key_heads, share))
     begin = 0
     for groups_here in order.sizes:
@@ -236,7 +290,9 @@ def gated_delta_verify_torch(
     return out
 
 
-def gated_delta_commit_torch(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+def gated_delta_commit_torch(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> None:
     """The first kept[slot] rows of each group move the states on, in place, for all layers at once.
 
     states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers, rows, key heads, key size],
@@ -249,7 +305,13 @@ def gated_delta_commit_torch(states: Tensor, keys: Tensor, deltas: Tensor, decay
         state = states[:, slot].unflatten(1, split)
         for row in range(first, first + count):
             key = keys[:, row, :, None, :, None]
-            _move(state, key, decays[:, row].unflatten(1, split)[..., None, None], deltas[:, row].unflatten(1, split), out=state)
+            _move(
+                state,
+                key,
+                decays[:, row].unflatten(1, split)[..., None, None],
+                deltas[:, row].unflatten(1, split),
+                out=state,
+            )
 
 
 def _move(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tensor) -> None:
@@ -258,7 +320,9 @@ def _move(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tens
     torch.add(torch.mul(state, decay, out=out), rise, out=out)
 
 
-def gated_delta_prefill_torch(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
+def gated_delta_prefill_torch(
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor
+) -> Tensor:
     """A chunk of a prompt: [n, heads, value size]. state [heads, key size, value size] is moved on in place.
 
     The other shapes are those of `gated_delta_verify`, with n rows; log_decay <= 0. CHUNK rows at a time: within them the
@@ -276,12 +340,18 @@ def gated_delta_prefill_torch(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor
     for begin in range(0, count, CHUNK):
         here = slice(begin, begin + CHUNK)
         qs, ks, vs, betas = q[:, here], k[:, here], v[:, here], beta[:, here, None]
-        fall = log_decay[:, here].cumsum(1)  # log of the decay from the chunk's beginning to each row
+        fall = log_decay[:, here].cumsum(
+            1
+        )  # log of the decay from the chunk's beginning to each row
         later = torch.ones(fall.shape[1], fall.shape[1], dtype=torch.bool, device=q.device).triu(1)
-        between = (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()  # [heads, rows, earlier rows]
+        between = (
+            (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()
+        )  # [heads, rows, earlier rows]
         since = fall.exp()[..., None]
         system = betas * between * (ks @ ks.transpose(1, 2))  # the diagonal counts as 1
-        deltas = torch.linalg.solve_triangular(system, betas * (vs - since * (ks @ now)), upper=False, unitriangular=True)
+        deltas = torch.linalg.solve_triangular(
+            system, betas * (vs - since * (ks @ now)), upper=False, unitriangular=True
+        )
         parts.append(since * (qs @ now) + (between * (qs @ ks.transpose(1, 2))) @ deltas)
         left = (fall[:, -1:] - fall).exp()[..., None]
         now.mul_(since[:, -1:]).add_((ks * left).transpose(1, 2) @ deltas)
@@ -301,14 +371,25 @@ def _check_rows(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) ->
     require("beta", beta, shape=[rows, heads], dtypes=FP32, like=q)
 
 
-def _check_verify(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, deltas: Tensor) -> None:
+def _check_verify(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    starts: Tensor,
+    deltas: Tensor,
+) -> None:
     _check_rows(q, k, v, decay, beta)
     require("states", states, shape=[None, v.shape[1], k.shape[2], v.shape[2]], dtypes=FP32, like=q)
     require("starts", starts, shape=[states.shape[0] + 1], dtypes=[torch.int32], like=q)
     require("deltas", deltas, shape=v.shape, dtypes=FP32, like=q)
 
 
-def _check_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+def _check_commit(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> None:
     require("states", states, shape=[None] * 5, dtypes=FP32)
     layers, slots, heads, key_size, value_size = states.shape
     require("keys", keys, shape=[layers, None, None, key_size], dtypes=FP32, like=states)
@@ -333,13 +414,23 @@ _commit = operation(
 
 
 def gated_delta_verify(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, states: Tensor, starts: Tensor, *, deltas: Tensor
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    starts: Tensor,
+    *,
+    deltas: Tensor,
 ) -> Tensor:
     """See `gated_delta_verify_torch`. One launch to a capture."""
     return _verify(q, k, v, decay, beta, states, starts, deltas=deltas)
 
 
-def gated_delta_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> None:
+def gated_delta_commit(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> None:
     """See `gated_delta_commit_torch`. One launch to a capture."""
     _commit(states, keys, deltas, decays, starts, kept)
 

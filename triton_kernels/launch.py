@@ -28,7 +28,9 @@ except ImportError:  # Triton exists for Linux only; elsewhere the twins do all 
 MOST_SLOTS = 64  # one tile holds every slot, so the number of slots never makes a new variant
 MOST_ROWS = 64  # likewise the rows of a window
 SLOT_TILE, ROW_TILE = constant(MOST_SLOTS), constant(MOST_ROWS)
-UNFUSED = {"enable_fp_fusion": False}  # a launch whose products and sums each keep their own rounding, in every Triton
+UNFUSED = {
+    "enable_fp_fusion": False
+}  # a launch whose products and sums each keep their own rounding, in every Triton
 
 # Library rather than torch.library.custom_op: 1.5 instead of 3.2 microseconds a call
 _LIBRARY = torch.library.Library("mtplab", "DEF")
@@ -36,11 +38,17 @@ _LIBRARY = torch.library.Library("mtplab", "DEF")
 
 def kernel(function: Callable[..., Any]) -> Any:
     """`jit` for what is launched: no argument's value or alignment ever makes a new variant, only dtypes and constexprs do."""
-    names = [name for name, parameter in inspect.signature(function).parameters.items() if "constexpr" not in str(parameter.annotation)]
+    names = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if "constexpr" not in str(parameter.annotation)
+    ]
     return jit(do_not_specialize=names, do_not_specialize_on_alignment=names)(function)
 
 
-def operation(schema: str, *, cpu: Callable[..., Any], cuda: Callable[..., Any]) -> Callable[..., Any]:
+def operation(
+    schema: str, *, cpu: Callable[..., Any], cuda: Callable[..., Any]
+) -> Callable[..., Any]:
     """One operation that a capture sees as a single launch: the twin on a CPU, the Triton kernel on a GPU."""
     name = _LIBRARY.define(schema)
     short = schema.partition("(")[0]
@@ -74,7 +82,9 @@ def scratch(device: torch.device, rows: int) -> Scratch:
     made = _scratch.setdefault(device, [])
     if not made or made[-1].tickets.shape[0] < rows:
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(f"no scratch for {rows} rows yet: run the operation once before the capture")
+            raise RuntimeError(
+                f"no scratch for {rows} rows yet: run the operation once before the capture"
+            )
         size = max(1024, power_of_two(rows))
         keys = torch.full((size,), torch.iinfo(torch.int64).min, dtype=torch.int64, device=device)
         made.append(Scratch(keys, torch.zeros(size, dtype=torch.int32, device=device)))

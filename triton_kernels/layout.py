@@ -44,18 +44,29 @@ class Batch(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def batches(groups: tuple[HostGroup, ...], blocks: tuple[int, ...], tile: int, device: torch.device) -> tuple[Batch, ...]:
+def batches(
+    groups: tuple[HostGroup, ...], blocks: tuple[int, ...], tile: int, device: torch.device
+) -> tuple[Batch, ...]:
     """blocks: of each group's slot. No slot is read further than it is long, and short slots are not read one by one."""
     found = []
     for count in sorted(set(blocks)):
-        members = sorted((group for group, need in zip(groups, blocks, strict=True) if need == count), key=lambda group: -group.rows)
+        members = sorted(
+            (group for group, need in zip(groups, blocks, strict=True) if need == count),
+            key=lambda group: -group.rows,
+        )
         tiles = []
         for start in range(0, members[0].rows, tile):
-            held = [list(range(g.first + start, g.first + min(start + tile, g.rows))) for g in members if g.rows > start]
+            held = [
+                list(range(g.first + start, g.first + min(start + tile, g.rows)))
+                for g in members
+                if g.rows > start
+            ]
             table = [rows + [rows[0]] * (tile - len(rows)) for rows in held]
             places = [tile * i + j for i, rows in enumerate(held) for j in range(len(rows))]
             tensors = (table, [row for rows in held for row in rows], places)
-            tiles.append(Tile(*(torch.tensor(each, dtype=torch.long, device=device) for each in tensors)))
+            tiles.append(
+                Tile(*(torch.tensor(each, dtype=torch.long, device=device) for each in tensors))
+            )
         found.append(Batch(tuple(group.slot for group in members), count, tuple(tiles)))
     return tuple(found)
 

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
-from triton_kernels.launch import MOST_ROWS, MOST_SLOTS, ROW_TILE, SLOT_TILE, jit, kernel, operation, power_of_two, tl
+from triton_kernels.launch import (
+    MOST_ROWS,
+    MOST_SLOTS,
+    ROW_TILE,
+    SLOT_TILE,
+    jit,
+    kernel,
+    operation,
+    power_of_two,
+    tl,
+)
 
 
 class Packed(NamedTuple):
@@ -23,7 +33,18 @@ class Packed(NamedTuple):
 
 @jit
 def store_window(
-    ids_ptr, positions_ptr, slots_ptr, index_ptr, starts_ptr, slot, slots, bucket, group, position, tokens, GROUP_TILE: tl.constexpr
+    ids_ptr,
+    positions_ptr,
+    slots_ptr,
+    index_ptr,
+    starts_ptr,
+    slot,
+    slots,
+    bucket,
+    group,
+    position,
+    tokens,
+    GROUP_TILE: tl.constexpr,
 ):
     """Rows of a window from its groups. Every address is written once: real rows by their slots, padding by the rest.
 
@@ -55,7 +76,11 @@ def load_tokens(anchors_ptr, drafts_ptr, slot, slots, depth, GROUP_TILE: tl.cons
     place = tl.arange(0, GROUP_TILE)[None]
     known = (slot < slots)[:, None]
     anchor = tl.load(anchors_ptr + slot, mask=slot < slots, other=0)
-    drafts = tl.load(drafts_ptr + slot[:, None] * depth + (place - 1), mask=known & (place > 0) & (place <= depth), other=0)
+    drafts = tl.load(
+        drafts_ptr + slot[:, None] * depth + (place - 1),
+        mask=known & (place > 0) & (place <= depth),
+        other=0,
+    )
     return tl.where(place == 0, anchor[:, None], drafts)
 
 
@@ -80,13 +105,30 @@ def pack_window_kernel(
     group = tl.load(group_ptr + slot, mask=slot < slots, other=0)
     position = tl.load(positions_ptr + slot, mask=slot < slots, other=0)
     tokens = load_tokens(anchors_ptr, drafts_ptr, slot, slots, depth, GROUP_TILE)
-    store_window(ids_ptr, rows_positions_ptr, slots_ptr, index_ptr, starts_ptr, slot, slots, bucket, group, position, tokens, GROUP_TILE)
+    store_window(
+        ids_ptr,
+        rows_positions_ptr,
+        slots_ptr,
+        index_ptr,
+        starts_ptr,
+        slot,
+        slots,
+        bucket,
+        group,
+        position,
+        tokens,
+        GROUP_TILE,
+    )
 
 
-def _launch(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int) -> tuple[Tensor, ...]:
+def _launch(
+    anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int
+) -> tuple[Tensor, ...]:
     slots, depth = drafts.shape
     make = torch.empty if slots else torch.zeros  # without a slot nothing is launched
-    ids, rows_positions, owners, index = make((4, bucket), dtype=torch.int32, device=anchors.device).unbind()
+    ids, rows_positions, owners, index = make(
+        (4, bucket), dtype=torch.int32, device=anchors.device
+    ).unbind()
     starts = make(slots + 1, dtype=torch.int32, device=anchors.device)
     if slots:
         pack_window_kernel[1,](
@@ -108,7 +150,9 @@ def _launch(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tens
     return ids, rows_positions, owners, index, starts
 
 
-def _twin(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int) -> tuple[Tensor, ...]:
+def _twin(
+    anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int
+) -> tuple[Tensor, ...]:
     slots = anchors.shape[0]
     starts = torch.zeros(slots + 1, dtype=torch.int32, device=anchors.device)
     if slots == 0:
@@ -118,7 +162,9 @@ def _twin(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor
     starts[1:] = ends
     row = torch.arange(bucket, dtype=torch.int32, device=anchors.device)
     real = row < ends[-1]
-    owner = torch.searchsorted(ends, row, right=True).clamp(max=slots - 1)  # [bucket], the first slot that ends after the row
+    owner = torch.searchsorted(ends, row, right=True).clamp(
+        max=slots - 1
+    )  # [bucket], the first slot that ends after the row
     index = row - starts[owner]
     tokens = torch.cat([anchors[:, None], drafts], 1)  # [slots, 1 + depth]
     ids = tokens[owner, index.clamp(0, tokens.shape[1] - 1).long()]
@@ -134,12 +180,22 @@ _operation = operation(
 )
 
 
-def _check(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, bucket: int, *, dense: bool) -> None:
+def _check(
+    anchors: Tensor,
+    drafts: Tensor,
+    positions: Tensor,
+    group_rows: Tensor,
+    bucket: int,
+    *,
+    dense: bool,
+) -> None:
     require("anchors", anchors, shape=[None], dtypes=[torch.int32], dense=dense)
     slots = anchors.shape[0]
     require("drafts", drafts, shape=[slots, None], dtypes=[torch.int32], like=anchors, dense=dense)
     require("positions", positions, shape=[slots], dtypes=[torch.int32], like=anchors, dense=dense)
-    require("group_rows", group_rows, shape=[slots], dtypes=[torch.int32], like=anchors, dense=dense)
+    require(
+        "group_rows", group_rows, shape=[slots], dtypes=[torch.int32], like=anchors, dense=dense
+    )
     if slots > MOST_SLOTS:
         raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
     if drafts.shape[1] >= MOST_ROWS:
@@ -148,7 +204,9 @@ def _check(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tenso
         raise ValueError(f"bucket is {bucket}, expected at least 1 and at most {MOST_ROWS}")
 
 
-def pack_window(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, bucket: int) -> Packed:
+def pack_window(
+    anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, bucket: int
+) -> Packed:
     """The rows of a window: anchors, drafts and positions of the slots that take part.
 
     anchors, positions, group_rows: [slots] int32; drafts: [slots, depth] int32; group_rows 0 = not in this window. At most
@@ -160,7 +218,9 @@ def pack_window(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: 
     return Packed(*_operation(anchors, drafts, positions, group_rows, bucket))
 
 
-def pack_window_torch(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, bucket: int) -> Packed:
+def pack_window_torch(
+    anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, bucket: int
+) -> Packed:
     """`pack_window` in plain torch, for any strides."""
     _check(anchors, drafts, positions, group_rows, bucket, dense=False)
     return Packed(*_twin(anchors, drafts, positions, group_rows, bucket))

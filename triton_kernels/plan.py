@@ -29,7 +29,9 @@ def along_walk(x, slot, start):
 def grow_pairs(able, drafts, rank, slot, start, rows):
     """`rotate_grow`: (group, slots entered). Groups of 2 grow to 4 while pairs of rows are left."""
     smallest = tl.where(able, tl.where(drafts >= 1, 2, 1), 0)
-    smallest = tl.where(rank == 1, tl.minimum(smallest, rows), smallest)  # never an empty window while a slot can run
+    smallest = tl.where(
+        rank == 1, tl.minimum(smallest, rows), smallest
+    )  # never an empty window while a slot can run
     needed, _ = along_walk(smallest, slot, start)
     enters = able & (needed <= rows)
     group = tl.where(enters, smallest, 0)
@@ -65,7 +67,9 @@ def grow_to(able, drafts, rank, slot, start, rows, DRAFTS: tl.constexpr, SIZES: 
 
 
 @jit
-def plan_groups(able, drafts, slot, start, rows, POLICY: tl.constexpr, DRAFTS: tl.constexpr, SIZES: tl.constexpr):
+def plan_groups(
+    able, drafts, slot, start, rows, POLICY: tl.constexpr, DRAFTS: tl.constexpr, SIZES: tl.constexpr
+):
     """(group [SLOT_TILE], next start): rows of every slot in the next window, and where its successor's rotation begins.
 
     able: the slot can take part; drafts: it may verify, before the policy's own limit; start: a slot id.
@@ -82,7 +86,13 @@ def plan_groups(able, drafts, slot, start, rows, POLICY: tl.constexpr, DRAFTS: t
 
 
 def plan_groups_torch(
-    able: Sequence[bool], drafts: Sequence[int], start: int, rows: int, policy: str, k: int, sizes: Sequence[int]
+    able: Sequence[bool],
+    drafts: Sequence[int],
+    start: int,
+    rows: int,
+    policy: str,
+    k: int,
+    sizes: Sequence[int],
 ) -> tuple[list[int], int]:
     """`plan_groups` on lists, as a literal walk."""
     slots = range(len(able))

@@ -17,10 +17,19 @@ from triton_kernels.launch import MOST_SLOTS, SLOT_TILE, constant, jit, kernel, 
 
 SPLIT = 512  # cache rows whose keys one program reads at a stretch
 MOST_PROGRAMS = 128  # of one slot and KV head; they share its splits
-MOST_ROWS, MOST_QUERIES, QUERY_BYTES = 8, 128, 1 << 15  # of one program: rows of a group, rows times query heads, their size
-BLOCK_BYTES = {2: 1 << 14, 4: 1 << 13}  # of a product's keys, or values, at most; fp32 has no matrix instructions and would spill
+MOST_ROWS, MOST_QUERIES, QUERY_BYTES = (
+    8,
+    128,
+    1 << 15,
+)  # of one program: rows of a group, rows times query heads, their size
+BLOCK_BYTES = {
+    2: 1 << 14,
+    4: 1 << 13,
+}  # of a product's keys, or values, at most; fp32 has no matrix instructions and would spill
 BLOCK_SCORES = 1 << 12  # of a product, at most
-STAGES = 2 if torch.version.hip else 3  # of loads under way; an AMD multiprocessor has 64 KB to hold them
+STAGES = (
+    2 if torch.version.hip else 3
+)  # of loads under way; an AMD multiprocessor has 64 KB to hold them
 NEW = constant(8)  # window rows that are written at a time
 MERGED = constant(16)  # splits that are merged at a time
 LOG2E = constant(1.4426950408889634)
@@ -30,7 +39,9 @@ LOG2E = constant(1.4426950408889634)
 def finite(value, LARGEST: tl.constexpr):
     """What may have weight 0: 0 for NaN, the largest numbers for the infinities."""
     number = value.to(tl.float32)
-    return tl.minimum(tl.maximum(tl.where(number != number, 0.0, number), -LARGEST), LARGEST).to(value.dtype)
+    return tl.minimum(tl.maximum(tl.where(number != number, 0.0, number), -LARGEST), LARGEST).to(
+        value.dtype
+    )
 
 
 @kernel
@@ -98,10 +109,16 @@ def window_attention_kernel(
         v_ptr += (group * v_stride + kv_head) * SIZE
         if SIZE * keys_ptr.dtype.element_ty.primitive_bitwidth % 128 == 0:
             keys_ptr, values_ptr = tl.multiple_of(keys_ptr, 16), tl.multiple_of(values_ptr, 16)
-            q_ptr, k_ptr, v_ptr = tl.multiple_of(q_ptr, 16), tl.multiple_of(k_ptr, 16), tl.multiple_of(v_ptr, 16)
+            q_ptr, k_ptr, v_ptr = (
+                tl.multiple_of(q_ptr, 16),
+                tl.multiple_of(k_ptr, 16),
+                tl.multiple_of(v_ptr, 16),
+            )
         q_place = (row * q_stride + query % SHARE)[:, None] * SIZE + dim[None]
         q = tl.load(q_ptr + q_place, mask=real[:, None] & inside[None], other=0.0)
-        for split in range(lowest // SPLIT + tl.program_id(0), (end - 1) // SPLIT + 1, tl.num_programs(0)):
+        for split in range(
+            lowest // SPLIT + tl.program_id(0), (end - 1) // SPLIT + 1, tl.num_programs(0)
+        ):
             start = tl.maximum(split * SPLIT, lowest // BLOCK * BLOCK)
             stop = tl.minimum(split * SPLIT + SPLIT, end)
             if WRITES:
@@ -110,7 +127,11 @@ def window_attention_kernel(
                     new = (place < stop)[:, None] & inside[None]
                     source = (place - written)[:, None] * SIZE
                     offsets = place[:, None] * SIZE + dim[None]
-                    tl.store(keys_ptr + offsets, tl.load(k_ptr + source * k_stride + dim[None], mask=new), mask=new)
+                    tl.store(
+                        keys_ptr + offsets,
+                        tl.load(k_ptr + source * k_stride + dim[None], mask=new),
+                        mask=new,
+                    )
                     value = tl.load(v_ptr + source * v_stride + dim[None], mask=new, other=0.0)
                     tl.store(values_ptr + offsets, finite(value, LARGEST), mask=new)
                 tl.debug_barrier()
@@ -121,7 +142,9 @@ def window_attention_kernel(
                 place = block + tl.arange(0, BLOCK)
                 offsets = place[:, None] * SIZE + dim[None]
                 key = tl.load(keys_ptr + offsets, mask=inside[None], other=0.0)
-                value = tl.load(values_ptr + offsets, mask=(place < end)[:, None] & inside[None], other=0.0)
+                value = tl.load(
+                    values_ptr + offsets, mask=(place < end)[:, None] & inside[None], other=0.0
+                )
                 score = tl.dot(q, tl.trans(key), input_precision="ieee") * scale
                 if CAPPED:  # softcap * tanh(score / softcap)
                     score = softcap * (1.0 - 2.0 / (tl.exp2(score * (2.0 * LOG2E / softcap)) + 1.0))
@@ -132,13 +155,21 @@ def window_attention_kernel(
                 now = tl.maximum(best, tl.max(score, 1))
                 base = tl.where(now == float("-inf"), 0.0, now)  # nothing seen yet
                 weight, fade = tl.exp2(score - base[:, None]), tl.exp2(best - base)
-                sums = tl.dot(weight.to(value.dtype), value, sums * fade[:, None], input_precision="ieee")
+                sums = tl.dot(
+                    weight.to(value.dtype), value, sums * fade[:, None], input_precision="ieee"
+                )
                 total = total * fade + tl.sum(weight, 1)
                 best = now
-            left = (split * rows + group + before + row) * (kv_heads * SHARE) + kv_head * SHARE + query % SHARE
+            left = (
+                (split * rows + group + before + row) * (kv_heads * SHARE)
+                + kv_head * SHARE
+                + query % SHARE
+            )
             tl.store(bests_ptr + left, best, mask=real)
             tl.store(totals_ptr + left, total, mask=real)
-            tl.store(sums_ptr + left[:, None] * SIZE + dim[None], sums, mask=real[:, None] & inside[None])
+            tl.store(
+                sums_ptr + left[:, None] * SIZE + dim[None], sums, mask=real[:, None] & inside[None]
+            )
 
 
 @kernel
@@ -161,7 +192,12 @@ def merge_splits_kernel(
     """Grid (rows, heads). The splits that a row sees, in order; 0 in rows that do not count."""
     row = tl.program_id(0)
     each = tl.arange(0, SLOT_TILE)
-    slot = tl.sum(((tl.load(starts_ptr + each + 1, mask=each < slots, other=0) <= row) & (each < slots)).to(tl.int32), 0)
+    slot = tl.sum(
+        ((tl.load(starts_ptr + each + 1, mask=each < slots, other=0) <= row) & (each < slots)).to(
+            tl.int32
+        ),
+        0,
+    )
     counts = slot < slots
     if COUNTED and counts:
         counts = row - tl.load(starts_ptr + slot) < tl.load(counts_ptr + slot)
@@ -185,7 +221,11 @@ def merge_splits_kernel(
             seen = split <= last
             bests = tl.load(bests_ptr + place + left, mask=seen, other=float("-inf"))
             totals = tl.load(totals_ptr + place + left, mask=seen, other=0.0)
-            parts = tl.load(sums_ptr + left[:, None] * SIZE + dim[None], mask=seen[:, None] & (dim < SIZE)[None], other=0.0)
+            parts = tl.load(
+                sums_ptr + left[:, None] * SIZE + dim[None],
+                mask=seen[:, None] & (dim < SIZE)[None],
+                other=0.0,
+            )
             now = tl.maximum(best, tl.max(bests, 0))
             base = tl.where(now == float("-inf"), 0.0, now)
             fade, fades = tl.exp2(best - base), tl.exp2(bests - base)
@@ -211,29 +251,56 @@ def attend_splits(
 ) -> Tensor:
     """See `window_attention_torch`. Also refuses what only the kernels cannot read: other strides, too many slots or heads."""
     (rows, heads, size), (slots, kv_heads, capacity, _) = q.shape, keys.shape
-    share, tables = heads // kv_heads, {"positions": positions, "starts": starts, "counts": counts, "keys": keys, "values": values}
+    share, tables = (
+        heads // kv_heads,
+        {
+            "positions": positions,
+            "starts": starts,
+            "counts": counts,
+            "keys": keys,
+            "values": values,
+        },
+    )
     for name, tensor in tables.items():
         if tensor is not None:
             require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     tile = max(16, power_of_two(size))
     most = min(MOST_QUERIES, QUERY_BYTES // (tile * q.element_size()))
     if slots > MOST_SLOTS or share > most:
-        raise ValueError(f"{slots} slots and {share} heads a KV head, expected at most {MOST_SLOTS} and {most}")
+        raise ValueError(
+            f"{slots} slots and {share} heads a KV head, expected at most {MOST_SLOTS} and {most}"
+        )
     new_keys, new_values = (q if x is None else x for x in (k, v))  # never read where None
-    for name, tensor in (("q", q), ("k", new_keys), ("v", new_values), ("keys", keys), ("values", values)):
+    for name, tensor in (
+        ("q", q),
+        ("k", new_keys),
+        ("v", new_values),
+        ("keys", keys),
+        ("values", values),
+    ):
         aligned = tensor.data_ptr() % 16 == 0 or size * q.element_size() % 16
         if not aligned or tensor.stride()[-2:] != (size, 1) or tensor.stride(0) % size:
-            raise ValueError(f"{name} has strides {list(tensor.stride())}, expected whole heads of {size} from a 16-byte border on")
+            raise ValueError(
+                f"{name} has strides {list(tensor.stride())}, expected whole heads of {size} from a 16-byte border on"
+            )
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if slots else torch.zeros_like(q)
     if not rows or not slots:
         return out
     group, splits = min(MOST_ROWS, most // share), -(-capacity // SPLIT)
     queries = max(16, power_of_two(group * share))
     if splits * rows * heads * size >= 1 << 31:
-        raise ValueError(f"capacity is {capacity}: {splits} splits of {rows} rows and {heads} heads are more than 32 bits can count")
+        raise ValueError(
+            f"capacity is {capacity}: {splits} splits of {rows} rows and {heads} heads are more than 32 bits can count"
+        )
     sums = torch.empty(splits, rows, heads, size, dtype=torch.float32, device=q.device)
     stats = torch.empty(2, splits, rows, heads, dtype=torch.float32, device=q.device)
-    chosen = {"SIZE": size, "SIZE_TILE": tile, "SPLIT": SPLIT, "COUNTED": counts is not None, "SLIDES": sliding is not None}
+    chosen = {
+        "SIZE": size,
+        "SIZE_TILE": tile,
+        "SPLIT": SPLIT,
+        "COUNTED": counts is not None,
+        "SLIDES": sliding is not None,
+    }
     sight = sliding or capacity  # a row sees itself and what lies before, `sight` cache rows in all
     counted = starts if counts is None else counts  # never read where None
     window_attention_kernel[min(splits, MOST_PROGRAMS), kv_heads, slots * -(-rows // group)](
@@ -258,7 +325,14 @@ def attend_splits(
         SHARE=share,
         ROWS=group,
         QUERIES=queries,
-        BLOCK=max(16, min(64, BLOCK_BYTES[q.element_size()] // (tile * q.element_size()), BLOCK_SCORES // queries)),
+        BLOCK=max(
+            16,
+            min(
+                64,
+                BLOCK_BYTES[q.element_size()] // (tile * q.element_size()),
+                BLOCK_SCORES // queries,
+            ),
+        ),
         LARGEST=torch.finfo(q.dtype).max,
         CAPPED=softcap is not None,
         WRITES=k is not None,
@@ -268,5 +342,7 @@ def attend_splits(
         num_stages=STAGES if tile <= 128 else 2,
     )
     options = {"enable_fp_fusion": True, "num_warps": max(1, tile // 32)}
-    merge_splits_kernel[rows, heads](sums, *stats, positions, starts, counted, out, slots, sight, **chosen, **options)
+    merge_splits_kernel[rows, heads](
+        sums, *stats, positions, starts, counted, out, slots, sight, **chosen, **options
+    )
     return out

@@ -53,13 +53,22 @@ def check_tables(state: SlotState, limits: SlotLimits, window: Packed, *, dense:
     require("anchors", like, shape=[None], dtypes=ints, dense=dense)
     require("ids", window.ids, shape=[None], dtypes=ints, like=like, dense=dense)
     slots, bucket = like.shape[0], window.ids.shape[0]
-    shapes: dict[str, list[int | None]] = {"drafts": [slots, None], "start": [1], "stop_ids": [slots, None], "starts": [slots + 1]}
+    shapes: dict[str, list[int | None]] = {
+        "drafts": [slots, None],
+        "start": [1],
+        "stop_ids": [slots, None],
+        "starts": [slots + 1],
+    }
     for table, usual in ((state, slots), (limits, slots), (window, bucket)):
         for name, tensor in zip(table._fields, table, strict=True):
-            require(name, tensor, shape=shapes.get(name, [usual]), dtypes=ints, like=like, dense=dense)
+            require(
+                name, tensor, shape=shapes.get(name, [usual]), dtypes=ints, like=like, dense=dense
+            )
     if slots > MOST_SLOTS:
         raise ValueError(f"anchors has {slots} slots, expected at most {MOST_SLOTS}")
     if not 1 <= bucket <= MOST_ROWS:
         raise ValueError(f"ids has {bucket} rows, expected at least 1 and at most {MOST_ROWS}")
     if state.drafts.shape[1] >= MOST_ROWS:
-        raise ValueError(f"drafts has {state.drafts.shape[1]} columns, expected at most {MOST_ROWS - 1}")
+        raise ValueError(
+            f"drafts has {state.drafts.shape[1]} columns, expected at most {MOST_ROWS - 1}"
+        )

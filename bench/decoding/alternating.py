@@ -33,8 +33,16 @@ class Pairs:
         for name, engine_decoding in self.first.items():
             transformers_decoding = self.second.get(name, ())
             if engine_decoding != transformers_decoding:
-                same = (place for place, (a, b) in enumerate(zip(engine_decoding, transformers_decoding, strict=False)) if a != b)
-                found.append((name, next(same, min(len(engine_decoding), len(transformers_decoding)))))
+                same = (
+                    place
+                    for place, (a, b) in enumerate(
+                        zip(engine_decoding, transformers_decoding, strict=False)
+                    )
+                    if a != b
+                )
+                found.append(
+                    (name, next(same, min(len(engine_decoding), len(transformers_decoding))))
+                )
         return found
 
 

@@ -40,7 +40,11 @@ class Comparison:
 
     def row(self) -> Row:
         """Of the second way, with its ratio to the first."""
-        return decode_row(self.second, self.shape, self.pairs.second_s) | {"to": self.first, "tokens": self.said} | figures(self.ratio)
+        return (
+            decode_row(self.second, self.shape, self.pairs.second_s)
+            | {"to": self.first, "tokens": self.said}
+            | figures(self.ratio)
+        )
 
     def cells(self) -> str:
         return f"{self.ms[0]:.2f} | {self.ms[1]:.2f} | {self.ratio or 'not shown'} | {self.said}"
@@ -49,40 +53,106 @@ class Comparison:
 def decode_row(implementation: str, shape: dict[str, Any], seconds: Sequence[float]) -> Row:
     """Time per token of decoding, whole runs by the wall clock."""
     return row_of(
-        {"operation": "decode", "implementation": implementation, "shape": shape, "mode": "wall", "bytes": None, "per": 1}, seconds
+        {
+            "operation": "decode",
+            "implementation": implementation,
+            "shape": shape,
+            "mode": "wall",
+            "bytes": None,
+            "per": 1,
+        },
+        seconds,
     )
 
 
 def figures(ratio: Ratio | None) -> Row:
-    return {"ratio": None} if ratio is None else {"ratio": round(ratio.middle, 4), "interval": [round(ratio.low, 4), round(ratio.high, 4)]}
+    return (
+        {"ratio": None}
+        if ratio is None
+        else {
+            "ratio": round(ratio.middle, 4),
+            "interval": [round(ratio.low, 4), round(ratio.high, 4)],
+        }
+    )
 
 
 def policies(requests: int, rows: int, max_depth: int, cost: Cost) -> dict[str, Policy]:
     """Every static k that at least one request finds the rows for, and those that share out rows."""
     depth = min(3, max_depth)
-    fixed: dict[str, Policy] = {f"static_k_{k}": StaticK(k, (1, k + 1)) for k in STATIC if k <= max_depth and rows - requests >= k}
-    return fixed | {"rotate_grow": RotateGrow(depth=depth), "adaptive": Adaptive(depth=depth, cost=cost)}
+    fixed: dict[str, Policy] = {
+        f"static_k_{k}": StaticK(k, (1, k + 1))
+        for k in STATIC
+        if k <= max_depth and rows - requests >= k
+    }
+    return fixed | {
+        "rotate_grow": RotateGrow(depth=depth),
+        "adaptive": Adaptive(depth=depth, cost=cost),
+    }
 
 
 def speculation(
-    model: LoadedModel, kind: str, texts: Sequence[Text], rows: int, cost: Cost, *, new: int, pairs: int
+    model: LoadedModel,
+    kind: str,
+    texts: Sequence[Text],
+    rows: int,
+    cost: Cost,
+    *,
+    new: int,
+    pairs: int,
 ) -> Iterator[Comparison]:
     """Every policy against the fastest plain decoding."""
     made = model.made
     assert made.drafter is not None
-    shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": rows}
+    shape = {
+        "target": model.name,
+        "dtype": model.dtype,
+        "workload": kind,
+        "requests": len(texts),
+        "rows": rows,
+    }
     plain = decoding(engine_decoding(made, None, PLAIN, texts, rows), len(texts), new)
     for name, policy in policies(len(texts), rows, made.drafter.max_depth, cost).items():
-        found = alternate(plain, decoding(engine_decoding(made, made.drafter, policy, texts, rows), len(texts), new), pairs)
+        found = alternate(
+            plain,
+            decoding(engine_decoding(made, made.drafter, policy, texts, rows), len(texts), new),
+            pairs,
+        )
         yield Comparison(shape, "plain", name, found, verdict(made, texts, found))
 
 
 def against(
-    model: LoadedModel, kind: str, texts: Sequence[Text], their: Any, *, new: int, pairs: int, assisted: dict[str, Any] | None
+    model: LoadedModel,
+    kind: str,
+    texts: Sequence[Text],
+    their: Any,
+    *,
+    new: int,
+    pairs: int,
+    assisted: dict[str, Any] | None,
 ) -> Comparison:
     """Our plain decoding against transformers' `generate` or, with `assisted`, its assisted generation against its plain one."""
     made = model.made
-    shape = {"target": model.name, "dtype": model.dtype, "workload": kind, "requests": len(texts), "rows": len(texts)}
-    other: Generate = transformers_decoding(their, texts, **assisted) if assisted else engine_decoding(made, None, PLAIN, texts, len(texts))
-    found = alternate(decoding(transformers_decoding(their, texts), len(texts), new), decoding(other, len(texts), new), pairs)
-    return Comparison(shape, "transformers", "transformers_assisted" if assisted else "plain", found, verdict(made, texts, found))
+    shape = {
+        "target": model.name,
+        "dtype": model.dtype,
+        "workload": kind,
+        "requests": len(texts),
+        "rows": len(texts),
+    }
+    other: Generate = (
+        transformers_decoding(their, texts, **assisted)
+        if assisted
+        else engine_decoding(made, None, PLAIN, texts, len(texts))
+    )
+    found = alternate(
+        decoding(transformers_decoding(their, texts), len(texts), new),
+        decoding(other, len(texts), new),
+        pairs,
+    )
+    return Comparison(
+        shape,
+        "transformers",
+        "transformers_assisted" if assisted else "plain",
+        found,
+        verdict(made, texts, found),
+    )

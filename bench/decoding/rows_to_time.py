@@ -19,11 +19,20 @@ OPERATION = "window"
 
 def line_of(rows: Sequence[Row]) -> tuple[LinearCost, float, float]:
     """The line through the medians, its R2 and the largest relative residual."""
-    cells = [Measured(row["shape"]["rows"], row["shape"]["slots"], row["shape"]["depth"], row["p50_us"] / 1e6) for row in rows]
+    cells = [
+        Measured(
+            row["shape"]["rows"], row["shape"]["slots"], row["shape"]["depth"], row["p50_us"] / 1e6
+        )
+        for row in rows
+    ]
     model, residuals = fit_cost(cells)
     seconds = np.array([cell.seconds for cell in cells])
     missed = seconds - np.array([model.window(cell.rows, cell.slots, cell.depth) for cell in cells])
-    return model, float(1 - (missed**2).sum() / ((seconds - seconds.mean()) ** 2).sum()), residuals["max"]
+    return (
+        model,
+        float(1 - (missed**2).sum() / ((seconds - seconds.mean()) ** 2).sum()),
+        residuals["max"],
+    )
 
 
 def formula(rows: Sequence[Row]) -> str:
@@ -35,7 +44,10 @@ def formula(rows: Sequence[Row]) -> str:
 
 def lines(rows: Sequence[Row]) -> list[str]:
     """The line of every panel, in words."""
-    return [f"a window of {target} at {context} tokens of context: {formula(group)}" for (target, context), group in panels(rows)]
+    return [
+        f"a window of {target} at {context} tokens of context: {formula(group)}"
+        for (target, context), group in panels(rows)
+    ]
 
 
 def panels(rows: Sequence[Row]) -> list[tuple[tuple[str, int], list[Row]]]:
@@ -44,7 +56,12 @@ def panels(rows: Sequence[Row]) -> list[tuple[tuple[str, int], list[Row]]]:
     def panel(row: Row) -> tuple[str, int]:
         return row["shape"]["target"], row["shape"]["context"]
 
-    return [(name, list(group)) for name, group in groupby(sorted((r for r in rows if r["operation"] == OPERATION), key=panel), panel)]
+    return [
+        (name, list(group))
+        for name, group in groupby(
+            sorted((r for r in rows if r["operation"] == OPERATION), key=panel), panel
+        )
+    ]
 
 
 def draw(rows: Sequence[Row], path: Path) -> bool:
@@ -60,11 +77,16 @@ def draw(rows: Sequence[Row], path: Path) -> bool:
     with rc_context(style):
         figure = Figure(figsize=(4.5 * len(found), 3.6), layout="constrained")
         FigureCanvasAgg(figure)
-        for ax, ((target, context), group) in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
+        for ax, ((target, context), group) in zip(
+            figure.subplots(1, len(found), squeeze=False)[0], found, strict=True
+        ):
             _panel(ax, group)
             first = group[0]
             threads = f"{first['threads']} thread{'s' * (first['threads'] > 1)}"
-            ax.set_title(f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, {threads}]", fontsize=8)
+            ax.set_title(
+                f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, {threads}]",
+                fontsize=8,
+            )
         figure.savefig(path, metadata={"Date": None})
     return True
 
@@ -75,14 +97,33 @@ def _panel(ax: Any, rows: Sequence[Row]) -> None:
     depths = sorted({row["shape"]["depth"] for row in rows})
     for colour, count in zip(COLOURS, slots, strict=False):
         for depth, marker in ((depths[0], "o"), (depths[-1], "^"))[: len(depths)]:
-            mine = sorted((row for row in rows if (row["shape"]["slots"], row["shape"]["depth"]) == (count, depth)), key=_rows)
+            mine = sorted(
+                (
+                    row
+                    for row in rows
+                    if (row["shape"]["slots"], row["shape"]["depth"]) == (count, depth)
+                ),
+                key=_rows,
+            )
             if not mine:
                 continue
-            at, middle = [_rows(row) for row in mine], np.array([row["p50_us"] for row in mine]) / 1e3
-            spread = [middle - [row["p20_us"] / 1e3 for row in mine], [row["p80_us"] / 1e3 for row in mine] - middle]
+            at, middle = (
+                [_rows(row) for row in mine],
+                np.array([row["p50_us"] for row in mine]) / 1e3,
+            )
+            spread = [
+                middle - [row["p20_us"] / 1e3 for row in mine],
+                [row["p80_us"] / 1e3 for row in mine] - middle,
+            ]
             label = f"{count} slots, {depth} drafts" if count > 1 else f"1 slot, {depth} drafts"
             ax.errorbar(at, middle, spread, fmt=marker, color=colour, ms=4, lw=0.8, label=label)
-            ax.plot(at, [1e3 * model.window(n, count, depth) for n in at], color=colour, lw=0.8, ls="-" if depth == depths[0] else ":")
+            ax.plot(
+                at,
+                [1e3 * model.window(n, count, depth) for n in at],
+                color=colour,
+                lw=0.8,
+                ls="-" if depth == depths[0] else ":",
+            )
     ax.set_ylim(bottom=0)
     ax.set_xticks(sorted({_rows(row) for row in rows}))
     ax.set_xlabel("rows of a window\n" + formula(rows).replace("; ", "\n"))

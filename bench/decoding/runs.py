@@ -51,18 +51,36 @@ class LoadedModel:
         return {torch.float32: "fp32", torch.bfloat16: "bf16"}[self.made.target.dtype]
 
 
-def load(target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()) -> LoadedModel:
+def load(
+    target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()
+) -> LoadedModel:
     """target, drafter: a name in configs/ or a folder (drafter None: the target's own head); more: overrides of a run. Raises
     BadInput."""
     resolvers.register()
-    chosen = [*_chosen("target", target, "checkpoint"), *(_chosen("drafter", drafter, "") if drafter else [])]
-    overrides = ["policy=rotate_grow", "buckets=tight", "workload=code", f"slots={slots}", f"rows={rows}", *chosen, *more]
+    chosen = [
+        *_chosen("target", target, "checkpoint"),
+        *(_chosen("drafter", drafter, "") if drafter else []),
+    ]
+    overrides = [
+        "policy=rotate_grow",
+        "buckets=tight",
+        "workload=code",
+        f"slots={slots}",
+        f"rows={rows}",
+        *chosen,
+        *more,
+    ]
     validate(overrides, str(CONFIGS), "run")
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         config = compose("run", overrides=overrides)
     made = setup(run_spec(config), config)
     own = config.drafter.get("path")
-    return LoadedModel(Path(target).name, made, Path(str(config.target.path)).absolute(), Path(str(own)).absolute() if own else None)
+    return LoadedModel(
+        Path(target).name,
+        made,
+        Path(str(config.target.path)).absolute(),
+        Path(str(own)).absolute() if own else None,
+    )
 
 
 def _chosen(group: str, name: str, of_a_folder: str) -> list[str]:
@@ -71,14 +89,18 @@ def _chosen(group: str, name: str, of_a_folder: str) -> list[str]:
         return [f"{group}={name}"]
     config = Path(name) / "config.json"
     if not config.is_file():
-        raise BadInput(f"--{group} is {name}, expected a checkpoint folder or one of {', '.join(names)}")
+        raise BadInput(
+            f"--{group} is {name}, expected a checkpoint folder or one of {', '.join(names)}"
+        )
     if group == "drafter":
         kind = json.loads(config.read_text(encoding="utf-8")).get("model_type", "")
         of_a_folder = "gemma_assistant" if "assistant" in kind else "qwen_mtp"
     return [f"{group}={of_a_folder}", f"{group}.path={Path(name).absolute()}"]
 
 
-def engine_decoding(made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[Text], rows: int) -> Generate:
+def engine_decoding(
+    made: Setup, drafter: Drafter | None, policy: Policy, texts: Sequence[Text], rows: int
+) -> Generate:
     """Our engine, tight rows; on a GPU with graphs by row count. Stop ids are ignored."""
     executor = ModelExecutor(
         made.target,
@@ -91,7 +113,9 @@ def engine_decoding(made: Setup, drafter: Drafter | None, policy: Policy, texts:
         device=made.device,
     )
     cuda = made.device.type == "cuda"
-    layout = Keyed("rows", LayoutCache(32, graphs_for(made.device, executor.dry_run))) if cuda else None
+    layout = (
+        Keyed("rows", LayoutCache(32, graphs_for(made.device, executor.dry_run))) if cuda else None
+    )
 
     def generate(new: int) -> Tokens:
         engine = Engine(executor, slots=made.target.slots, rows=rows, policy=policy, layout=layout)
@@ -131,14 +155,26 @@ def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int)
     steady: list[Text] = []
     assert made.tokenizer is not None
     candidates = prompts(made.tokenizer, kind, length)
-    executor = ModelExecutor(made.target, None, slots=made.target.slots, largest_group=1, depth=0, buckets=TIGHT, device=made.device)
+    executor = ModelExecutor(
+        made.target,
+        None,
+        slots=made.target.slots,
+        largest_group=1,
+        depth=0,
+        buckets=TIGHT,
+        device=made.device,
+    )
     for begin in range(0, len(candidates), made.target.slots):
         engine = Engine(executor, slots=made.target.slots, policy=StaticK(0))
         texts = candidates[begin : begin + made.target.slots]
         for number, text in enumerate(texts):
             engine.submit(Request(str(number), text, new, ignore_stop=True))
         finished = sorted(engine.run(), key=lambda done: int(done.id))
-        steady += [text for text, done in zip(texts, finished, strict=True) if done.finish == "length" and not repetition([done])]
+        steady += [
+            text
+            for text, done in zip(texts, finished, strict=True)
+            if done.finish == "length" and not repetition([done])
+        ]
         if len(steady) >= count:
             break
     return steady[:count]
@@ -154,7 +190,9 @@ def verdict(made: Setup, texts: Sequence[Text], pairs: Pairs) -> str:
             return f"differ (request {name} has another length)"
         made.target.clear(0)
         with torch.inference_mode():
-            logits, _ = made.target.prefill(0, torch.tensor([*text, *a[:place]], dtype=torch.int32, device=made.device), 0)
+            logits, _ = made.target.prefill(
+                0, torch.tensor([*text, *a[:place]], dtype=torch.int32, device=made.device), 0
+            )
         made.target.clear(0)
         worst = max(worst, abs(float(logits[-1, a[place]]) - float(logits[-1, b[place]])))
     if not pairs.differences:

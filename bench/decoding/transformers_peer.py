@@ -34,13 +34,21 @@ def transformers_decoding(model: Any, texts: Sequence[Text], **assisted: Any) ->
 
     def generate(new: int) -> Tokens:
         with torch.inference_mode():
-            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, **assisted)
+            out = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=new,
+                do_sample=False,
+                **assisted,
+            )
         return {str(number): tuple(row[ids.shape[1] :]) for number, row in enumerate(out.tolist())}
 
     return generate
 
 
-def assistance(model: Any, folder: Path, drafter: Path | None, text: Text) -> tuple[dict[str, Any] | None, str]:
+def assistance(
+    model: Any, folder: Path, drafter: Path | None, text: Text
+) -> tuple[dict[str, Any] | None, str]:
     """Arguments of `generate` that make it assisted, tried on a few tokens; or None and why."""
     try:
         options = _options(model, folder, drafter)
@@ -55,9 +63,15 @@ def _options(model: Any, folder: Path, drafter: Path | None) -> dict[str, Any]:
 
     if drafter is None:
         raise ValueError("this pair has no drafter with weights")
-    if "assistant" in json.loads((drafter / "config.json").read_text(encoding="utf-8")).get("model_type", ""):
-        assistant = AutoModelForCausalLM.from_pretrained(drafter, dtype=model.dtype).eval().to(model.device)
-        assistant.generation_config.num_assistant_tokens = assistant.generation_config.num_assistant_tokens or OUR_DEPTH
+    if "assistant" in json.loads((drafter / "config.json").read_text(encoding="utf-8")).get(
+        "model_type", ""
+    ):
+        assistant = (
+            AutoModelForCausalLM.from_pretrained(drafter, dtype=model.dtype).eval().to(model.device)
+        )
+        assistant.generation_config.num_assistant_tokens = (
+            assistant.generation_config.num_assistant_tokens or OUR_DEPTH
+        )
         return {"assistant_model": assistant}
     if drafter != folder:
         raise ValueError("its head lies outside the target's folder")

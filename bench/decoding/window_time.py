@@ -21,13 +21,17 @@ def windows(model: LoadedModel, *, context: int, seconds: float, passes: int) ->
     made = model.made
     settings, limits = made.spec.settings, made.target.limits
     if context + STRETCH > limits.context:
-        raise ValueError(f"context is {context}, expected at most {limits.context - STRETCH} (a slot has {limits.context} tokens)")
+        raise ValueError(
+            f"context is {context}, expected at most {limits.context - STRETCH} (a slot has {limits.context} tokens)"
+        )
     whole = [token for request in made.requests for token in request.prompt]
     whole *= context // len(whole) + 2
     texts = [tuple(whole[slot : slot + context]) for slot in range(settings.slots)]
     depth = min(3, made.drafter.max_depth) if made.drafter is not None else 0
     profile = Measurement(made, depth, texts, context + STRETCH)
-    cells = cells_of(settings.rows, settings.slots, max(settings.sizes), tuple(sorted({0, min(1, depth), depth})))
+    cells = cells_of(
+        settings.rows, settings.slots, max(settings.sizes), tuple(sorted({0, min(1, depth), depth}))
+    )
     found = measure(profile, cells, seconds=seconds, passes=passes)
     names = ("rows", "slots", "depth")
     return [
@@ -35,7 +39,12 @@ def windows(model: LoadedModel, *, context: int, seconds: float, passes: int) ->
             {
                 "operation": OPERATION,
                 "implementation": "tight, eager",
-                "shape": {"target": model.name, "dtype": model.dtype, **dict(zip(names, cell, strict=True)), "context": context},
+                "shape": {
+                    "target": model.name,
+                    "dtype": model.dtype,
+                    **dict(zip(names, cell, strict=True)),
+                    "context": context,
+                },
                 "mode": "wall",
                 "bytes": None,
                 "per": 1,

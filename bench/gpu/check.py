@@ -28,7 +28,9 @@ from triton_kernels.launch import jit, tl
 
 STAGES = ("all", "accept", "plan")
 SEEDS, GOAL = 60, 1.3
-Call = Callable[[WindowData, bool], list[Tensor]]  # (data, use the twin) -> results; what changes in place comes last
+Call = Callable[
+    [WindowData, bool], list[Tensor]
+]  # (data, use the twin) -> results; what changes in place comes last
 
 
 def _simple(name: str, arguments: str) -> Call:
@@ -58,7 +60,11 @@ CALLS: dict[str, Call] = {
 def differences(name: str, data: WindowData, got: list[Tensor]) -> list[str]:
     """What differs from the twin on the CPU, given the data as it was before the kernel ran."""
     want = CALLS[name](data, True)
-    return [f"{name}: result {i} differs" for i, (a, b) in enumerate(zip(got, want, strict=True)) if not torch.equal(a.cpu(), b)]
+    return [
+        f"{name}: result {i} differs"
+        for i, (a, b) in enumerate(zip(got, want, strict=True))
+        if not torch.equal(a.cpu(), b)
+    ]
 
 
 def check_eager(name: str, seed: int, device: torch.device, **sizes: Any) -> list[str]:
@@ -70,7 +76,11 @@ def check_eager(name: str, seed: int, device: torch.device, **sizes: Any) -> lis
 def poison_free_memory(device: torch.device) -> None:
     """The next small allocations find rubbish, which no kernel may leave in a result."""
     for _ in range(2):
-        rubbish = [torch.full((n,), -77, dtype=torch.int32, device=device) for n in (16, 64, 256, 1024) for _ in range(8)]
+        rubbish = [
+            torch.full((n,), -77, dtype=torch.int32, device=device)
+            for n in (16, 64, 256, 1024)
+            for _ in range(8)
+        ]
         del rubbish
 
 
@@ -83,7 +93,11 @@ def check_replay(name: str, seed: int, device: torch.device, **sizes: Any) -> li
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         results = CALLS[name](static, False)
-    fresh = [tensor for tensor in results if not any(tensor is table for table in (*static.state, *static.window))]
+    fresh = [
+        tensor
+        for tensor in results
+        if not any(tensor is table for table in (*static.state, *static.window))
+    ]
     found = []
     for again in range(4):
         data = same_shape(first, seed + 1000 * again)
@@ -93,14 +107,23 @@ def check_replay(name: str, seed: int, device: torch.device, **sizes: Any) -> li
             tensor.fill_(True if tensor.dtype == torch.bool else -77)
         graph.replay()
         torch.cuda.synchronize()
-        found += [f"{line} in replay {again}" for line in differences(name, data, [tensor.clone() for tensor in results])]
+        found += [
+            f"{line} in replay {again}"
+            for line in differences(name, data, [tensor.clone() for tensor in results])
+        ]
     return found
 
 
 def same_shape(first: WindowData, seed: int) -> WindowData:
     """Another window that fits the buffers and options of `first`."""
     depth, dtype = first.state.drafts.shape[1], first.logits.dtype
-    sizes = {"slots": len(first.state.anchors), "bucket": len(first.window.ids), "depth": depth, "vocab": first.vocab, "dtype": dtype}
+    sizes = {
+        "slots": len(first.state.anchors),
+        "bucket": len(first.window.ids),
+        "depth": depth,
+        "vocab": first.vocab,
+        "dtype": dtype,
+    }
     shapes = [tensor.shape for tensor in tensors_of(first)]
     for attempt in range(10_000):
         data = random_window(seed + attempt, **sizes)  # type: ignore[arg-type]
@@ -141,10 +164,31 @@ def busy_window(vocab: int, dtype: torch.dtype, device: torch.device) -> WindowD
     """8 rows of 4 slots that never end and always hold 3 drafts: every window is full, however often it is advanced."""
     data = random_window(1, slots=4, bucket=8, depth=3, vocab=8)
     four = torch.ones(4, dtype=torch.int32)
-    state = data.state._replace(positions=four, produced=0 * four, live=four, held=3 * four, start=torch.zeros(1, dtype=torch.int32))
-    limits = data.limits._replace(max_new=10**9 * four, context=10**9 * four, min_new=0 * four, allowed=3 * four, stop_counts=0 * four)
+    state = data.state._replace(
+        positions=four,
+        produced=0 * four,
+        live=four,
+        held=3 * four,
+        start=torch.zeros(1, dtype=torch.int32),
+    )
+    limits = data.limits._replace(
+        max_new=10**9 * four,
+        context=10**9 * four,
+        min_new=0 * four,
+        allowed=3 * four,
+        stop_counts=0 * four,
+    )
     proposals = torch.ones(8, 3, dtype=torch.int32)
-    data = replace(data, state=state, limits=limits, proposals=proposals, vocab=vocab, rows=8, policy="rotate_grow", k=0)
+    data = replace(
+        data,
+        state=state,
+        limits=limits,
+        proposals=proposals,
+        vocab=vocab,
+        rows=8,
+        policy="rotate_grow",
+        k=0,
+    )
     ops.advance_window("plan", data.state, data.limits, data.window, **data.plan)
     return moved(replace(data, logits=torch.randn(8, vocab).to(dtype)), device)
 
@@ -157,7 +201,11 @@ def seam(data: WindowData) -> dict[str, Callable[[], Any]]:
         "row_argmax": lambda: ops.row_argmax(data.logits),
         "accept_prefix": lambda: ops.accept_prefix(**accept),
         "pack_window": lambda: ops.pack_window(**pack),
-        "the three": lambda: (ops.row_argmax(data.logits), ops.accept_prefix(**accept), ops.pack_window(**pack)),
+        "the three": lambda: (
+            ops.row_argmax(data.logits),
+            ops.accept_prefix(**accept),
+            ops.pack_window(**pack),
+        ),
     }
     for stage in STAGES:
         work[f"advance_window {stage}"] = partial(CALLS[f"advance_window {stage}"], data, False)
@@ -167,9 +215,17 @@ def seam(data: WindowData) -> dict[str, Callable[[], Any]]:
 def timings(device: torch.device) -> Iterator[dict[str, Any]]:
     for dtype in (torch.bfloat16, torch.float32):
         for vocab in (151_936, 262_144):
-            us = {name: round(median_us(work), 2) for name, work in seam(busy_window(vocab, dtype, device)).items()}
+            us = {
+                name: round(median_us(work), 2)
+                for name, work in seam(busy_window(vocab, dtype, device)).items()
+            }
             ratio = round(us["row_argmax"] / us["read of the logits"], 2)
-            yield {"dtype": str(dtype).removeprefix("torch."), "vocab": vocab, "us": us, "picks_to_read": ratio}
+            yield {
+                "dtype": str(dtype).removeprefix("torch."),
+                "vocab": vocab,
+                "us": us,
+                "picks_to_read": ratio,
+            }
 
 
 def main() -> int:
@@ -185,12 +241,20 @@ def main() -> int:
         found += check_eager(name, 1, device, slots=64, bucket=64, depth=3, vocab=151_936)
         for seed in range(8):
             found += check_replay(name, seed, device, slots=1 + seed, bucket=8, depth=3, vocab=4096)
-        print(f"{name}: {'the same as its twin' if len(found) == before else 'DIFFERS'}", flush=True)
+        print(
+            f"{name}: {'the same as its twin' if len(found) == before else 'DIFFERS'}", flush=True
+        )
     table = []
     for row in timings(device):
         table.append(row)
-        print(f"{row['dtype']}, vocabulary {row['vocab']}: " + ", ".join(f"{name} {us} us" for name, us in row["us"].items()))
-        print(f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at most {GOAL})", flush=True)
+        print(
+            f"{row['dtype']}, vocabulary {row['vocab']}: "
+            + ", ".join(f"{name} {us} us" for name, us in row["us"].items())
+        )
+        print(
+            f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at most {GOAL})",
+            flush=True,
+        )
     wrong, mixers = gpu_mixers.check(device)
     found += wrong
     wrong, graphs = gpu_graphs.check(device)
@@ -198,7 +262,15 @@ def main() -> int:
     name = torch.cuda.get_device_name(device)
     seconds = round(time.perf_counter() - begin, 1)
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    report = {"device": name, **versions, "differences": found, "timings": table, "mixers": mixers, "graphs": graphs, "seconds": seconds}
+    report = {
+        "device": name,
+        **versions,
+        "differences": found,
+        "timings": table,
+        "mixers": mixers,
+        "graphs": graphs,
+        "seconds": seconds,
+    }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"gpu_check_{name.replace(' ', '_')}_{time.strftime('%Y%m%d_%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")

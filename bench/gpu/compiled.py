@@ -28,7 +28,9 @@ SHAPE = peers.COMPILED
 def _verify(data: WindowData) -> Callable[[], Any]:
     given = data.accept_arguments()
     tables = [given[name] for name in accept.INPUTS[2:]]
-    return lambda: accept._launch(given["width"], *argmax._launch(data.logits, data.vocab, None, None), *tables)
+    return lambda: accept._launch(
+        given["width"], *argmax._launch(data.logits, data.vocab, None, None), *tables
+    )
 
 
 def _separate(data: WindowData) -> Callable[[], Any]:
@@ -39,7 +41,9 @@ def _separate(data: WindowData) -> Callable[[], Any]:
     def run() -> None:
         verify()
         drafts = plain_torch.following_drafts(data.window, kept, data.state.drafts, data.proposals)
-        pack._launch(data.state.anchors, drafts, data.state.positions + kept, tables["group_rows"], bucket)
+        pack._launch(
+            data.state.anchors, drafts, data.state.positions + kept, tables["group_rows"], bucket
+        )
 
     return run
 
@@ -48,9 +52,16 @@ def _advance(*stages: str) -> Callable[[WindowData], Callable[[], Any]]:
     def form(data: WindowData) -> Callable[[], Any]:
         def run() -> None:
             for stage in stages:
-                given: dict[str, Any] = {"logits": None, "vocab": None, "proposals": None, "sizes": (1, 2, 4)}
+                given: dict[str, Any] = {
+                    "logits": None,
+                    "vocab": None,
+                    "proposals": None,
+                    "sizes": (1, 2, 4),
+                }
                 given |= data.advance_arguments(stage)
-                advance._launch(*advance._check(stage, data.state, window=data.window, dense=True, **given))
+                advance._launch(
+                    *advance._check(stage, data.state, window=data.window, dense=True, **given)
+                )
 
         return run
 
@@ -68,7 +79,9 @@ FORMS: dict[tuple[str, str], Callable[[WindowData], Callable[[], Any]]] = {
 def own_launches(architectures: tuple[int | str, ...] = ARCHITECTURES) -> Iterator[Row]:
     """A row a launch: of every form on every architecture."""
     data = uniform_window(SHAPE["slots"], SHAPE["vocab"], torch.bfloat16)
-    scratch(data.logits.device, SHAPE["rows"])  # made once in the life of a process, no part of a window
+    scratch(
+        data.logits.device, SHAPE["rows"]
+    )  # made once in the life of a process, no part of a window
     for (operation, form), make in FORMS.items():
         run = make(data)
         for architecture in architectures:
@@ -76,14 +89,28 @@ def own_launches(architectures: tuple[int | str, ...] = ARCHITECTURES) -> Iterat
 
 
 def rows_of(
-    operation: str, implementation: str, architecture: int | str, launches: list[dict[str, Any]], operations: list[str]
+    operation: str,
+    implementation: str,
+    architecture: int | str,
+    launches: list[dict[str, Any]],
+    operations: list[str],
 ) -> Iterator[Row]:
     """launches: how many Triton launches there are; launch: which of them the row tells of, from 1; operations: torch's beside them."""
-    named = {"kind": "compiled", "operation": operation, "implementation": implementation, "shape": dict(SHAPE)}
+    named = {
+        "kind": "compiled",
+        "operation": operation,
+        "implementation": implementation,
+        "shape": dict(SHAPE),
+    }
     target = f"sm_{architecture}" if isinstance(architecture, int) else architecture
     about = {"evidence": "compiled", "versions": {"triton": triton.__version__}, "commit": commit()}
     for place, each in enumerate(launches, 1):
-        counts = {"architecture": target, "launches": len(launches), "launch": place, "operations": operations}
+        counts = {
+            "architecture": target,
+            "launches": len(launches),
+            "launch": place,
+            "operations": operations,
+        }
         yield {**named, **counts, **each, **about}
 
 

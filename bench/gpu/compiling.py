@@ -24,7 +24,9 @@ from triton.runtime.cache import get_cache_manager
 
 ARCHITECTURES: tuple[int | str, ...] = (80, 90, 100, 120, "gfx942")
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
+INSTRUCTION = re.compile(
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE
+)
 AMD_INSTRUCTION = re.compile(r"^\s+((?:s|v|ds|global|buffer|flat|scratch)_\w+)", re.MULTILINE)
 
 
@@ -51,9 +53,16 @@ class _Utils:
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         shared = {80: 163, 90: 227, 100: 227, 120: 99}.get(device, 64)  # KB
-        return {"max_shared_mem": shared << 10, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32}
+        return {
+            "max_shared_mem": shared << 10,
+            "max_num_regs": 65536,
+            "multiprocessor_count": 132,
+            "warpSize": 32,
+        }
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: int, *_: Any) -> tuple[object, str, int, int, int]:
+    def load_binary(
+        self, name: str, binary: bytes, shared: int, device: int, *_: Any
+    ) -> tuple[object, str, int, int, int]:
         return object(), name, 0, 0, 1024  # module, function, registers, spills, threads at most
 
     def unload_module(self, module: object) -> None: ...
@@ -61,15 +70,31 @@ class _Utils:
 
 class _Launcher:
     def __init__(self, source: Any, metadata: Any) -> None:
-        self.types, self.warps, self.shared = list(source.signature.values()), metadata.num_warps, metadata.shared
+        self.types, self.warps, self.shared = (
+            list(source.signature.values()),
+            metadata.num_warps,
+            metadata.shared,
+        )
         group = get_cache_manager(metadata.hash).get_group(f"{metadata.name}.json") or {}
         self.files = {name.rpartition(".")[2]: Path(path) for name, path in group.items()}
 
     def __call__(
-        self, x: int, y: int, z: int, stream: int, function: str, packed: Any, info: Any, enter: Any, leave: Any, *args: Any
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: int,
+        function: str,
+        packed: Any,
+        info: Any,
+        enter: Any,
+        leave: Any,
+        *args: Any,
     ) -> None:
         given = [value for value, kind in zip(args, self.types, strict=True) if kind != "constexpr"]
-        triton.runtime.driver.active.launch(Launch(function, (x, y, z), self.warps, self.shared, self.files), given)
+        triton.runtime.driver.active.launch(
+            Launch(function, (x, y, z), self.warps, self.shared, self.files), given
+        )
 
 
 @dataclass
@@ -97,7 +122,11 @@ class CompilingDriver(DriverBase):
         return ty
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self.arch, 32) if isinstance(self.arch, int) else GPUTarget("hip", self.arch, 64)
+        return (
+            GPUTarget("cuda", self.arch, 32)
+            if isinstance(self.arch, int)
+            else GPUTarget("hip", self.arch, 64)
+        )
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device("cpu")
@@ -140,7 +169,9 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()
-        views = any(value.alias_info and not value.alias_info.is_write for value in func._schema.returns)
+        views = any(
+            value.alias_info and not value.alias_info.is_write for value in func._schema.returns
+        )
         if not views and not re.match(r"aten::(new_)?empty|aten::_to_copy", name):
             self.names.append(name)
         return func(*args, **(kwargs or {}))
@@ -172,34 +203,56 @@ def resources(cubin: Path) -> Resources:
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", usage)
     if found is None:
         raise ValueError(f"cuobjdump said {usage!r}")
-    opcodes = Counter(opcode for opcode in INSTRUCTION.findall(_tool("nvdisasm", "-c", cubin)) if opcode != "NOP")
+    opcodes = Counter(
+        opcode for opcode in INSTRUCTION.findall(_tool("nvdisasm", "-c", cubin)) if opcode != "NOP"
+    )
     registers, stack, local = map(int, found.groups())
     return Resources(registers, stack, local, opcodes)
 
 
 def _tool(name: str, *arguments: str | Path) -> str:
-    return subprocess.run([TOOLS / name, *arguments], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [TOOLS / name, *arguments], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def compiled(run: Callable[[], Any], architecture: int | str) -> dict[str, Any]:
     """architecture; launches: the figures of every launch of one run; operations: torch's own beside them."""
     with active(CompilingDriver(architecture)) as driver, Operations() as beside:
         run()
-    return {"architecture": architecture, "launches": [figures(launch) for launch in driver.launches], "operations": beside.names}
+    return {
+        "architecture": architecture,
+        "launches": [figures(launch) for launch in driver.launches],
+        "operations": beside.names,
+    }
 
 
 def figures(launch: Launch) -> dict[str, Any]:
     """registers a thread, instructions, spills to memory (NVIDIA: instructions, AMD: registers), stack and shared memory in bytes."""
     if "cubin" in launch.files:
         used = resources(launch.files["cubin"])
-        found = {"registers": used.registers, "instructions": used.instructions, "spills": used.count("LDL", "STL"), "stack": used.stack}
+        found = {
+            "registers": used.registers,
+            "instructions": used.instructions,
+            "spills": used.count("LDL", "STL"),
+            "stack": used.stack,
+        }
     else:
         text = launch.files["amdgcn"].read_text()
         said = {name: int(re.findall(rf"\.{name}:\s+(\d+)", text)[0]) for name in _AMD}
-        found = {"registers": said["vgpr_count"], "instructions": len(AMD_INSTRUCTION.findall(text))}
+        found = {
+            "registers": said["vgpr_count"],
+            "instructions": len(AMD_INSTRUCTION.findall(text)),
+        }
         found |= {"spills": said["vgpr_spill_count"], "stack": said["private_segment_fixed_size"]}
     programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    return {"kernel": launch.kernel, "programs": programs, "warps": launch.warps, **found, "shared": launch.shared}
+    return {
+        "kernel": launch.kernel,
+        "programs": programs,
+        "warps": launch.warps,
+        **found,
+        "shared": launch.shared,
+    }
 
 
 _AMD = ("vgpr_count", "vgpr_spill_count", "private_segment_fixed_size")

@@ -27,7 +27,11 @@ from mtp.targets import load_target
 
 MODEL = MODELS / "tiny_qwen"
 SLOTS, FEW = 4, 40
-KERNELS = (triton_kernels.argmax.row_argmax_kernel, triton_kernels.pack.pack_window_kernel, triton_kernels.accept.accept_prefix_kernel)
+KERNELS = (
+    triton_kernels.argmax.row_argmax_kernel,
+    triton_kernels.pack.pack_window_kernel,
+    triton_kernels.accept.accept_prefix_kernel,
+)
 Texts = dict[str, tuple[int, ...]]
 Wrap = Callable[[GraphBackend], GraphBackend]
 
@@ -44,8 +48,19 @@ def engine_run(
     tiny: bool = False,
 ) -> tuple[Texts, LayoutCache | None, Engine]:
     """Six requests in four slots through the engine: their texts. key None: eager; tiny: the shipped model, else `SumTarget`."""
-    cache, engine = engine_of(device, key, capacity=capacity, tokens=tokens, wrap=wrap, clock=clock, buckets=buckets, tiny=tiny)
-    for _ in range(most := 8 * tokens + 100):  # six prefills, and windows that commit at least one token each
+    cache, engine = engine_of(
+        device,
+        key,
+        capacity=capacity,
+        tokens=tokens,
+        wrap=wrap,
+        clock=clock,
+        buckets=buckets,
+        tiny=tiny,
+    )
+    for _ in range(
+        most := 8 * tokens + 100
+    ):  # six prefills, and windows that commit at least one token each
         if not engine.step():
             return {done.id: done.tokens for done in engine.finished}, cache, engine
     raise RuntimeError(f"no end after {most} steps: windows commit nothing")
@@ -64,11 +79,21 @@ def engine_of(
 ) -> tuple[LayoutCache | None, Engine]:
     """The engine of `engine_run` before its first step, with its requests submitted."""
     buckets = buckets or Buckets((4, 8))
-    target: Any = load_target(MODEL, slots=SLOTS, context=512, device=device) if tiny else SumTarget(SLOTS, device)
+    target: Any = (
+        load_target(MODEL, slots=SLOTS, context=512, device=device)
+        if tiny
+        else SumTarget(SLOTS, device)
+    )
     drafter = load_qwen_mtp(MODEL, target, buckets=buckets) if tiny else SumDrafter(target)
-    executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=3, buckets=buckets, device=device)
+    executor = ModelExecutor(
+        target, drafter, slots=SLOTS, largest_group=4, depth=3, buckets=buckets, device=device
+    )
     clock = clock or executor.now
-    cache = LayoutCache(capacity, wrap(graphs_for(device, executor.dry_run)), clock=clock) if key else None
+    cache = (
+        LayoutCache(capacity, wrap(graphs_for(device, executor.dry_run)), clock=clock)
+        if key
+        else None
+    )
     layout = Keyed(key, cache) if key and cache is not None else Eager(clock)
     engine = Engine(executor, slots=SLOTS, policy=RotateGrow(), layout=layout)
     for number in range(6):
@@ -86,7 +111,12 @@ def keys(device: torch.device) -> list[str]:
             stats = engine.layout.stats()
             if texts != eager:
                 wrong.append(f"key {key}, capacity {capacity}: tokens differ from the eager run's")
-            if stats.failures or not stats.captures or (capacity == 32 and not stats.hits) or (capacity == 1 and not stats.evictions):
+            if (
+                stats.failures
+                or not stats.captures
+                or (capacity == 32 and not stats.hits)
+                or (capacity == 1 and not stats.evictions)
+            ):
                 wrong.append(f"key {key}, capacity {capacity}: {stats}")
     return wrong
 
@@ -94,9 +124,19 @@ def keys(device: torch.device) -> list[str]:
 class Products:
     """A window of a product in each phase. spoil: called by every run of its commit, with the run's number from 1."""
 
-    def __init__(self, x: Tensor, out: Tensor, seed: int, spoil: Callable[[int], object] = lambda run: None) -> None:
-        weights = torch.randn(2, x.shape[1], x.shape[1], generator=torch.Generator().manual_seed(seed))
-        (self.first, self.second), self.x, self.out, self.spoil, self.runs = weights.to(x.device), x, out, spoil, 0
+    def __init__(
+        self, x: Tensor, out: Tensor, seed: int, spoil: Callable[[int], object] = lambda run: None
+    ) -> None:
+        weights = torch.randn(
+            2, x.shape[1], x.shape[1], generator=torch.Generator().manual_seed(seed)
+        )
+        (self.first, self.second), self.x, self.out, self.spoil, self.runs = (
+            weights.to(x.device),
+            x,
+            out,
+            spoil,
+            0,
+        )
 
     def verify(self) -> None:
         self.out.copy_(self.x @ self.first)
@@ -152,10 +192,16 @@ def failing(call: str) -> Callable[[torch.device], list[str]]:
         eager, _, _ = engine_run(device, None)
         fault: Exception = MemoryError("full") if call == "memory" else RuntimeError("boom")
         plan = {("capture" if call == "memory" else call, 4 if call == "memory" else 2): fault}
-        texts, _, engine = engine_run(device, "rows", wrap=lambda backend: FailingGraphs(backend, plan))
+        texts, _, engine = engine_run(
+            device, "rows", wrap=lambda backend: FailingGraphs(backend, plan)
+        )
         stats = engine.layout.stats()
-        told = (stats.evictions, stats.failures) == ((1, 0) if call == "memory" else (0, 1)) and stats.captures > 1
-        return ([] if texts == eager else ["tokens differ from the eager run's"]) + ([] if told else [f"{stats}"])
+        told = (stats.evictions, stats.failures) == (
+            (1, 0) if call == "memory" else (0, 1)
+        ) and stats.captures > 1
+        return ([] if texts == eager else ["tokens differ from the eager run's"]) + (
+            [] if told else [f"{stats}"]
+        )
 
     return case
 
@@ -174,7 +220,9 @@ def spoilt(spoil: Callable[[Products], object]) -> Callable[[torch.device], list
             if not torch.equal(out, works[key].expected()):
                 wrong.append(f"window {key} differs from eager")
         stats = cache.stats()
-        if stats.failures > 1 or "X" not in cache or works["X"].runs < 3:  # full memory may be cured by an eviction: no failure then
+        if (
+            stats.failures > 1 or "X" not in cache or works["X"].runs < 3
+        ):  # full memory may be cured by an eviction: no failure then
             wrong.append(f"{stats}")
         texts, _, engine = engine_run(device, "slots")
         if texts != engine_run(device, None)[0] or engine.layout.stats().failures:
@@ -199,7 +247,9 @@ def compilations(device: torch.device) -> list[str]:
 
     compiled: list[int] = []
     texts = engine_run(device, "rows", wrap=Counting, buckets=Buckets(()))[0]
-    wrong = [] if not sum(compiled) else [f"{sum(compiled)} compilations in {len(compiled)} captures"]
+    wrong = (
+        [] if not sum(compiled) else [f"{sum(compiled)} compilations in {len(compiled)} captures"]
+    )
     if device.type == "cuda" and not variants():
         wrong.append("no compiled variant was found: the count means nothing")
     return wrong if len(compiled) >= 6 and texts else [*wrong, f"only {len(compiled)} captures"]
@@ -207,15 +257,25 @@ def compilations(device: torch.device) -> list[str]:
 
 def variants() -> int:
     """Compiled variants of the window's kernels, on all devices."""
-    return sum(len(kept[0]) for kernel in KERNELS for kept in getattr(kernel, "device_caches", {}).values())
+    return sum(
+        len(kept[0]) for kernel in KERNELS for kept in getattr(kernel, "device_caches", {}).values()
+    )
 
 
 def tiny(device: torch.device) -> list[str]:
     """The shipped model on its window kernels: captured, or if that fails eager, with the same tokens either way."""
     texts, _, engine = engine_run(device, "rows", tiny=True)
     stats = engine.layout.stats()
-    wrong = [] if texts == engine_run(device, None, tiny=True)[0] else ["tokens differ from the eager run's"]
-    return wrong if stats.captures + stats.failures else [*wrong, "nothing was captured, nor failed to be"]
+    wrong = (
+        []
+        if texts == engine_run(device, None, tiny=True)[0]
+        else ["tokens differ from the eager run's"]
+    )
+    return (
+        wrong
+        if stats.captures + stats.failures
+        else [*wrong, "nothing was captured, nor failed to be"]
+    )
 
 
 CASES: dict[str, Callable[[torch.device], list[str]]] = {
@@ -224,7 +284,9 @@ CASES: dict[str, Callable[[torch.device], list[str]]] = {
     "memory": memory,
     **{f"failing {call}": failing(call) for call in ("warm", "capture", "instantiate", "memory")},
     "host read": spoilt(lambda work: work.out.sum().item()),
-    "out of memory": spoilt(lambda work: torch.empty(2**50, dtype=torch.uint8, device=work.out.device)),
+    "out of memory": spoilt(
+        lambda work: torch.empty(2**50, dtype=torch.uint8, device=work.out.device)
+    ),
     "compilations": compilations,
     "tiny model": tiny,
 }

@@ -33,7 +33,14 @@ def failures(device: str, names: tuple[str, ...] = tuple(CASES)) -> Iterator[tup
             continue
         command = [sys.executable, "-m", "bench.gpu.graphs", name, device]
         try:
-            done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=CASE_S, check=False)
+            done = subprocess.run(
+                command,
+                cwd=Path(__file__).parents[2],
+                capture_output=True,
+                text=True,
+                timeout=CASE_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             yield name, [f"graphs, {name}: ran past {CASE_S} s"]
             continue
@@ -41,7 +48,10 @@ def failures(device: str, names: tuple[str, ...] = tuple(CASES)) -> Iterator[tup
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             yield name, [f"graphs, {name}: exit code {done.returncode}, {last}"]
         else:
-            yield name, [f"graphs, {name}: {line}" for line in json.loads(done.stdout.splitlines()[-1])]
+            yield (
+                name,
+                [f"graphs, {name}: {line}" for line in json.loads(done.stdout.splitlines()[-1])],
+            )
 
 
 def measure(
@@ -59,14 +69,25 @@ def measure(
     table = []
     for key in keys:
         before = _outside(device)
-        _, cache, engine = engine_run(device, key, capacity=64, tokens=tokens, tiny=tiny, clock=clock)
+        _, cache, engine = engine_run(
+            device, key, capacity=64, tokens=tokens, tiny=tiny, clock=clock
+        )
         driver, stats = before - _outside(device), engine.layout.stats()
-        _, _, hosted = engine_run(device, key, capacity=64, tokens=tokens, clock=clock or time.perf_counter, tiny=tiny)
+        _, _, hosted = engine_run(
+            device, key, capacity=64, tokens=tokens, clock=clock or time.perf_counter, tiny=tiny
+        )
         path = "replayed" if key else "eager"
-        row: dict[str, Any] = {"key": key or "off", "windows": engine.windows, "pairs": stats.captures, "failures": stats.failures}
+        row: dict[str, Any] = {
+            "key": key or "off",
+            "windows": engine.windows,
+            "pairs": stats.captures,
+            "failures": stats.failures,
+        }
         for name, of in (("window_us", engine), ("host_us", hosted)):
             times = [
-                1e6 * (step.phases.verify + step.phases.commit) for step in of.steps if step.phases.path == path and step.kind == "window"
+                1e6 * (step.phases.verify + step.phases.commit)
+                for step in of.steps
+                if step.phases.path == path and step.kind == "window"
             ]
             row[name] = round(median(times), 1) if times else None
         if cache is not None and stats.captures:
@@ -93,14 +114,21 @@ def check(device: torch.device) -> tuple[list[str], list[dict[str, Any]]]:
         print(f"graphs, {name}: {'right' if not wrong else 'WRONG'}", flush=True)
     table = measure(device)
     for row in table:
-        print(f"graphs by key {row['key']}: " + ", ".join(f"{name} {value}" for name, value in row.items() if name != "key"), flush=True)
+        print(
+            f"graphs by key {row['key']}: "
+            + ", ".join(f"{name} {value}" for name, value in row.items() if name != "key"),
+            flush=True,
+        )
     return found, table
 
 
 def main() -> int:
     name, kind = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cuda"
     if name not in CASES or kind not in ("cuda", "cpu"):
-        print(f"case is {name}, device {kind}; expected one of {', '.join(CASES)}, and cuda or cpu", file=sys.stderr)
+        print(
+            f"case is {name}, device {kind}; expected one of {', '.join(CASES)}, and cuda or cpu",
+            file=sys.stderr,
+        )
         return 2
     torch.set_num_threads(1)
     print(json.dumps(CASES[name](torch.device(kind))))

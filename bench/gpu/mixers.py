@@ -12,13 +12,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from bench.inputs.mixers import AttentionData, attention_data, random_attention, random_conv, random_delta, to
+from bench.inputs.mixers import (
+    AttentionData,
+    attention_data,
+    random_attention,
+    random_conv,
+    random_delta,
+    to,
+)
 from bench.ops.device_time import median_us
 from triton_kernels import attention, causal_conv, gated_delta
 
 LENGTHS = (1_000, 8_000, 64_000, 256_000)  # tokens in a slot's cache, as 1k, 8k, ...
 SEEDS, REPLAYED = 40, 4
-GOAL, FROM_BYTES = 0.85, 64_000_000  # share of the copy bandwidth, and from how many bytes of keys and values on
+GOAL, FROM_BYTES = (
+    0.85,
+    64_000_000,
+)  # share of the copy bandwidth, and from how many bytes of keys and values on
 ERROR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 DTYPES = tuple(ERROR)
 
@@ -50,7 +60,10 @@ def _conv(data: Any, twin: bool) -> list[Tensor]:
 
 Call = Callable[[Any, bool], list[Tensor]]
 CALLS: dict[str, tuple[Call, Callable[[int], Any]]] = {
-    "window_attention": (_attention, lambda seed: random_attention(seed, most=5_000, dtype=DTYPES[seed % 3])),
+    "window_attention": (
+        _attention,
+        lambda seed: random_attention(seed, most=5_000, dtype=DTYPES[seed % 3]),
+    ),
     "gated_delta": (_delta, lambda seed: random_delta(seed, slots=1 + seed % 4)),
     "causal_conv": (_conv, lambda seed: random_conv(seed, slots=1 + seed % 4)),
 }
@@ -79,7 +92,9 @@ def windows_of_one_shape(name: str, seed: int) -> list[Any]:
         sizes = [(1, 4, 2), (8, 0, 0), (0, 3, 4), (2, 2, 1)]
         dtype = DTYPES[seed % 3]
         return [
-            attention_data(seed + i, lengths=length, sizes=size, shape=(6, 2, 64), dtype=dtype, capacity=3_072)
+            attention_data(
+                seed + i, lengths=length, sizes=size, shape=(6, 2, 64), dtype=dtype, capacity=3_072
+            )
             for i, (length, size) in enumerate(zip(lengths, sizes, strict=True))
         ]
     if name == "gated_delta":
@@ -116,15 +131,23 @@ def copy_bandwidth(device: torch.device, size: int = 1 << 30) -> float:
     return 2 * size / median_us(lambda: target.copy_(source), launches=4)
 
 
-def long_window(slots: int, length: int, dtype: torch.dtype, device: torch.device, rows: int = 4) -> AttentionData:
+def long_window(
+    slots: int, length: int, dtype: torch.dtype, device: torch.device, rows: int = 4
+) -> AttentionData:
     """`slots` groups of `rows` rows, 32 heads of 128 over 4."""
     shape, heads, kv_heads, size = (slots * rows, 40, 128), 32, 4, 128
-    q, k, v = torch.randn(shape, device=device).to(dtype).split_with_sizes([heads, kv_heads, kv_heads], 1)
+    q, k, v = (
+        torch.randn(shape, device=device).to(dtype).split_with_sizes([heads, kv_heads, kv_heads], 1)
+    )
     capacity = -(-(length + rows) // 64) * 64
-    keys, values = (torch.randn(slots, kv_heads, capacity, size, device=device, dtype=dtype) for _ in range(2))
+    keys, values = (
+        torch.randn(slots, kv_heads, capacity, size, device=device, dtype=dtype) for _ in range(2)
+    )
     places = length + torch.arange(rows, device=device, dtype=torch.int32).repeat(slots)
     starts = rows * torch.arange(slots + 1, device=device, dtype=torch.int32)
-    return AttentionData(q, k, v, keys, values, places, starts, None, scale=size**-0.5, sliding=None, softcap=None)
+    return AttentionData(
+        q, k, v, keys, values, places, starts, None, scale=size**-0.5, sliding=None, softcap=None
+    )
 
 
 def padded(data: AttentionData) -> Callable[[], Tensor]:
@@ -133,18 +156,41 @@ def padded(data: AttentionData) -> Callable[[], Tensor]:
     q = data.q.view(slots, -1, data.q.shape[1], size).transpose(1, 2)
     limits = data.positions.view(slots, 1, -1, 1)
     seen = torch.arange(capacity, device=q.device) <= limits
-    return partial(scaled_dot_product_attention, q, data.keys, data.values, attn_mask=seen, scale=data.scale, enable_gqa=True)
+    return partial(
+        scaled_dot_product_attention,
+        q,
+        data.keys,
+        data.values,
+        attn_mask=seen,
+        scale=data.scale,
+        enable_gqa=True,
+    )
 
 
-def attention_costs(device: torch.device, bandwidth: float, lengths: tuple[int, ...] = LENGTHS) -> Iterator[dict[str, Any]]:
+def attention_costs(
+    device: torch.device, bandwidth: float, lengths: tuple[int, ...] = LENGTHS
+) -> Iterator[dict[str, Any]]:
     """bytes: keys and values, each once; below some 50 MB they stay in the cache of a large GPU and the share can exceed 1."""
     for slots in (1, 2):
         for length in lengths:
             data = long_window(slots, length, torch.bfloat16, device)
             us = median_us(partial(_attention, data, False))
-            moved = 2 * slots * data.keys.shape[1] * (length + 4) * data.keys.shape[3] * data.keys.element_size()
+            moved = (
+                2
+                * slots
+                * data.keys.shape[1]
+                * (length + 4)
+                * data.keys.shape[3]
+                * data.keys.element_size()
+            )
             share = moved / us / bandwidth
-            row: dict[str, Any] = {"slots": slots, "length": length, "us": round(us, 2), "bytes": moved, "share": round(share, 3)}
+            row: dict[str, Any] = {
+                "slots": slots,
+                "length": length,
+                "us": round(us, 2),
+                "bytes": moved,
+                "share": round(share, 3),
+            }
             row["goal"] = None if moved < FROM_BYTES else share >= GOAL
             yield row | {"sdpa_us": round(median_us(padded(data), launches=4), 2)}
 
@@ -152,15 +198,29 @@ def attention_costs(device: torch.device, bandwidth: float, lengths: tuple[int, 
 def delta_costs(device: torch.device, bandwidth: float) -> Iterator[dict[str, Any]]:
     """Groups of 2 rows, 16 and 32 heads of 128: verify reads every state once, commit reads and writes it once."""
     for slots in (1, 4):
-        data = random_delta(1, slots=slots, shape=(16, 32, 128, 128), starts=[2 * slot for slot in range(slots + 1)])
+        data = random_delta(
+            1, slots=slots, shape=(16, 32, 128, 128), starts=[2 * slot for slot in range(slots + 1)]
+        )
         data = to(data, device)
         kept, size = torch.full_like(data.kept, 2), data.states.numel() * data.states.element_size()
-        states, keys, deltas, decays = (x[None] for x in (data.states, data.k, data.deltas, data.decay))
-        verify = partial(gated_delta.gated_delta_verify, *data.verify_arguments(), deltas=data.deltas)
-        commit = partial(gated_delta.gated_delta_commit, states, keys, deltas, decays, data.starts, kept)
+        states, keys, deltas, decays = (
+            x[None] for x in (data.states, data.k, data.deltas, data.decay)
+        )
+        verify = partial(
+            gated_delta.gated_delta_verify, *data.verify_arguments(), deltas=data.deltas
+        )
+        commit = partial(
+            gated_delta.gated_delta_commit, states, keys, deltas, decays, data.starts, kept
+        )
         for name, work, moved in (("verify", verify, size), ("commit", commit, 2 * size)):
             us = median_us(work)
-            yield {"slots": slots, "what": name, "us": round(us, 2), "bytes": moved, "share": round(moved / us / bandwidth, 3)}
+            yield {
+                "slots": slots,
+                "what": name,
+                "us": round(us, 2),
+                "bytes": moved,
+                "share": round(moved / us / bandwidth, 3),
+            }
 
 
 def check(device: torch.device) -> tuple[list[str], dict[str, Any]]:
@@ -172,12 +232,24 @@ def check(device: torch.device) -> tuple[list[str], dict[str, Any]]:
             found += check_eager(name, seed, device)
         for seed in range(3):
             found += check_replay(name, seed, device)
-        print(f"{name}: {'within its tolerance of its twin' if len(found) == before else 'DIFFERS'}", flush=True)
+        print(
+            f"{name}: {'within its tolerance of its twin' if len(found) == before else 'DIFFERS'}",
+            flush=True,
+        )
     bandwidth = copy_bandwidth(device)
     print(f"copy: {bandwidth / 1e3:.1f} GB/s read and written", flush=True)
-    costs: dict[str, Any] = {"copy_bytes_per_us": round(bandwidth), "attention": [], "gated_delta": []}
-    for key, rows in (("attention", attention_costs(device, bandwidth)), ("gated_delta", delta_costs(device, bandwidth))):
+    costs: dict[str, Any] = {
+        "copy_bytes_per_us": round(bandwidth),
+        "attention": [],
+        "gated_delta": [],
+    }
+    for key, rows in (
+        ("attention", attention_costs(device, bandwidth)),
+        ("gated_delta", delta_costs(device, bandwidth)),
+    ):
         for row in rows:
             costs[key].append(row)
-            print(f"{key}: " + ", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+            print(
+                f"{key}: " + ", ".join(f"{name} {value}" for name, value in row.items()), flush=True
+            )
     return found, costs

@@ -30,7 +30,13 @@ class SumTarget:
     ) -> None:
         noise = torch.Generator().manual_seed(0)
         self.limits = Limits(vocab=vocab, context=context, stop_ids=frozenset())
-        self.slots, self.device, self.hidden_size, self.dtype, self.logit_width = slots, device, hidden, dtype, vocab
+        self.slots, self.device, self.hidden_size, self.dtype, self.logit_width = (
+            slots,
+            device,
+            hidden,
+            dtype,
+            vocab,
+        )
         self.table = torch.randn(STATES, hidden, generator=noise).to(device, dtype)
         self.head = torch.randn(vocab, hidden, generator=noise).to(device, dtype)
         self.sums = torch.zeros(slots, dtype=torch.int64, device=device)
@@ -77,7 +83,9 @@ class SumDrafter:
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
         self.sums[slot] += ids[:-1].sum()
 
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         self.sums += kept_sums(window, kept)
         last = (window.starts[:-1] + kept - 1).clamp(min=0)
         vocab = self.target.limits.vocab
@@ -86,8 +94,14 @@ class SumDrafter:
             right = row_argmax(self.target.rows(sums)[0], vocab=vocab).ids
             drafts.append(torch.where(sums % 5 == 0, (right + 1) % vocab, right))
             sums = sums + drafts[-1]
-        tokens = torch.stack(drafts, 1) if drafts else torch.zeros(len(kept), 0, dtype=torch.int32, device=kept.device)
-        return Drafted(tokens, torch.full(tokens.shape, 0.8, device=kept.device), torch.full_like(kept, depth))
+        tokens = (
+            torch.stack(drafts, 1)
+            if drafts
+            else torch.zeros(len(kept), 0, dtype=torch.int32, device=kept.device)
+        )
+        return Drafted(
+            tokens, torch.full(tokens.shape, 0.8, device=kept.device), torch.full_like(kept, depth)
+        )
 
     def clear(self, slot: int) -> None:
         self.sums[slot] = 0

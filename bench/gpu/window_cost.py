@@ -21,13 +21,24 @@ from bench.rows import Row, about, window_table, write_rows
 from mtp.engine import Engine
 from mtp.layouts import KEYS, LayoutKey
 
-SEAM = ("row_argmax", "accept_prefix", "pack_window", "advance_window")  # as the kernels and the operations are called
-TOKENS, PROFILED, WINDOWS = 32, 100, 8  # output tokens of a request where time is measured, and where windows are profiled
+SEAM = (
+    "row_argmax",
+    "accept_prefix",
+    "pack_window",
+    "advance_window",
+)  # as the kernels and the operations are called
+TOKENS, PROFILED, WINDOWS = (
+    32,
+    100,
+    8,
+)  # output tokens of a request where time is measured, and where windows are profiled
 
 
 def steady(engine: Engine) -> None:
     """Steps until every slot decodes and a window was replayed, or is eager for good."""
-    while len(engine.streams) < SLOTS or any(stream.prefilling for stream in engine.streams.values()):
+    while len(engine.streams) < SLOTS or any(
+        stream.prefilling for stream in engine.streams.values()
+    ):
         engine.step()
     for _ in range(2 * WINDOWS):
         engine.step()
@@ -47,28 +58,57 @@ def profiled(engine: Engine, device: torch.device, windows: int = WINDOWS) -> di
 def summary(events: Iterable[Any], windows: int, *, gpu: bool) -> dict[str, Any]:
     """A window's launches and microseconds of work, in all and the seam's. events: torch's, of so many windows."""
     if gpu:
-        counted = [event for event in events if event.device_type == DeviceType.CUDA and not event.is_user_annotation]
+        counted = [
+            event
+            for event in events
+            if event.device_type == DeviceType.CUDA and not event.is_user_annotation
+        ]
     else:
         counted = [event for event in events if event.cpu_parent is None]
     work = [(event.name, event.time_range.elapsed_us()) for event in counted]
     seam = [(name, us) for name, us in work if any(part in name for part in SEAM)]
     total, own = (sum(us for _, us in each) / windows for each in (work, seam))
-    counts = {"launches": round(len(work) / windows, 1), "seam_launches": round(len(seam) / windows, 1)}
-    return {**counts, "work_us": round(total, 1), "seam_us": round(own, 1), "seam_share": round(own / total, 4) if total else None}
+    counts = {
+        "launches": round(len(work) / windows, 1),
+        "seam_launches": round(len(seam) / windows, 1),
+    }
+    return {
+        **counts,
+        "work_us": round(total, 1),
+        "seam_us": round(own, 1),
+        "seam_share": round(own / total, 4) if total else None,
+    }
 
 
 def rows(
-    device: torch.device, *, keys: Sequence[LayoutKey | None] = (None, *KEYS), tokens: int = TOKENS, tiny: bool = True
+    device: torch.device,
+    *,
+    keys: Sequence[LayoutKey | None] = (None, *KEYS),
+    tokens: int = TOKENS,
+    tiny: bool = True,
 ) -> Iterator[Row]:
     """A row a layout key; `off`: eager. Windows, pairs and their bytes as `bench.gpu.graphs.measure` gives them."""
     clock = None if device.type == "cuda" else time.thread_time
-    costs = {cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny, clock=clock)}
+    costs = {
+        cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny, clock=clock)
+    }
     for key in keys:
         _, engine = engine_of(device, key, capacity=64, tokens=PROFILED, tiny=tiny)
         steady(engine)
         name = key or "off"
-        named = {"kind": "window", "operation": "window", "implementation": name, "shape": {"slots": SLOTS, "rows": 8}}
-        yield {**named, "model": "tiny_qwen" if tiny else "sum", **costs[name], **profiled(engine, device), **about()}
+        named = {
+            "kind": "window",
+            "operation": "window",
+            "implementation": name,
+            "shape": {"slots": SLOTS, "rows": 8},
+        }
+        yield {
+            **named,
+            "model": "tiny_qwen" if tiny else "sum",
+            **costs[name],
+            **profiled(engine, device),
+            **about(),
+        }
 
 
 def main() -> int:

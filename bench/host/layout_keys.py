@@ -28,7 +28,10 @@ from mtp.windows import Group
 FILE = RESULTS / "layout_keys_tapes.json"
 SLOTS, CAPACITIES = (1, 2, 4, 8), (8, 32, 64)
 ROWS, SIZES, DEPTH = 8, (1, 2, 4), 3
-CODE, PROSE = (0.90, 0.91, 0.88), (0.69, 0.62, 0.57)  # published: a draft is right, given that those before it are
+CODE, PROSE = (
+    (0.90, 0.91, 0.88),
+    (0.69, 0.62, 0.57),
+)  # published: a draft is right, given that those before it are
 CAPTURE_S = 0.0095  # of one phase: another engine's 149 captures in 167 windows were 20% of its time, at the windows of LinearCost
 DRAFTERS = ("always 3", "as sure")
 LIMITS = Limits(vocab=1000, context=4096, stop_ids=frozenset())
@@ -43,18 +46,31 @@ def synthetic_tape(seed: int, length: int, drafter: str) -> Tape:
         right = [draw.random() < chance for chance in chances]
         matches.append(right.index(False) if False in right else DEPTH)
         sure = [draw.random() < (0.9 if hit else 0.4) for hit in right]
-        held.append(DEPTH if drafter == "always 3" else sure.index(False) if False in sure else DEPTH)
-    return Tape(tuple(draw.randrange(LIMITS.vocab) for _ in range(length)), tuple(matches), tuple((0.9,) * count for count in held))
+        held.append(
+            DEPTH if drafter == "always 3" else sure.index(False) if False in sure else DEPTH
+        )
+    return Tape(
+        tuple(draw.randrange(LIMITS.vocab) for _ in range(length)),
+        tuple(matches),
+        tuple((0.9,) * count for count in held),
+    )
 
 
-def run(key: LayoutKey, slots: int, capacity: int, drafter: str, *, requests: int, tokens: int) -> dict[str, Any]:
+def run(
+    key: LayoutKey, slots: int, capacity: int, drafter: str, *, requests: int, tokens: int
+) -> dict[str, Any]:
     """One cell, with the engine's defaults: captured at the second sight, given up after 4 * capacity captures without a hit."""
     lengths = random.Random(0)
-    queue = [Request(str(n), (1, 2, 3), lengths.randint(tokens // 2, tokens), ignore_stop=True) for n in range(requests)]
+    queue = [
+        Request(str(n), (1, 2, 3), lengths.randint(tokens // 2, tokens), ignore_stop=True)
+        for n in range(requests)
+    ]
     tapes = {request.id: synthetic_tape(int(request.id), tokens + 8, drafter) for request in queue}
     executor = TapeExecutor(tapes, limits=LIMITS, cost=LinearCost(), max_depth=DEPTH)
     graphs = TapeGraphs(executor.spend, capture_s=CAPTURE_S)
-    cache = LayoutCache(capacity, graphs, capture_on=2, give_up_after=4 * capacity, clock=executor.now)
+    cache = LayoutCache(
+        capacity, graphs, capture_on=2, give_up_after=4 * capacity, clock=executor.now
+    )
     engine = Engine(executor, slots=slots, rows=ROWS, policy=RotateGrow(), layout=Keyed(key, cache))
     for request in queue:
         engine.submit(request)
@@ -75,7 +91,10 @@ def run(key: LayoutKey, slots: int, capacity: int, drafter: str, *, requests: in
 def seen(engine: Engine, key: LayoutKey) -> set[Any]:
     """The different keys of the windows that were run."""
     rounds = groupby(engine.rounds, lambda entry: entry.window)
-    return {layout_key([Group(entry.slot, entry.rows) for entry in entries], key) for _, entries in rounds}
+    return {
+        layout_key([Group(entry.slot, entry.rows) for entry in entries], key)
+        for _, entries in rounds
+    }
 
 
 def cells(*, requests: int, tokens: int) -> Iterator[dict[str, Any]]:
@@ -88,8 +107,15 @@ def cells(*, requests: int, tokens: int) -> Iterator[dict[str, Any]]:
 
 def table(found: list[dict[str, Any]], drafter: str) -> list[str]:
     """Markdown: one line per slots and key; hit rate / captures / evictions / share of the time, by capacity."""
-    lines = ["| slots | key | windows | seen of possible | " + " | ".join(f"capacity {n}" for n in CAPACITIES) + " |", "|---" * 7 + "|"]
-    for (slots, key), group in groupby((c for c in found if c["drafter"] == drafter), lambda c: (c["slots"], c["key"])):
+    lines = [
+        "| slots | key | windows | seen of possible | "
+        + " | ".join(f"capacity {n}" for n in CAPACITIES)
+        + " |",
+        "|---" * 7 + "|",
+    ]
+    for (slots, key), group in groupby(
+        (c for c in found if c["drafter"] == drafter), lambda c: (c["slots"], c["key"])
+    ):
         row = list(group)
         head = f"| {slots} | {key} | {row[0]['windows']} | {row[0]['seen']} of {row[0]['possible']:,} | "
         lines.append(head + " | ".join(map(_cell, row)) + " |")

@@ -37,7 +37,9 @@ FILE = RESULTS / "recorder_cpu.json"
 CPU = torch.device("cpu")
 
 
-def decode(executor: ModelExecutor, layout: Layout, texts: list[tuple[int, ...]], new: int) -> tuple[list[PhaseTimes], Tokens]:
+def decode(
+    executor: ModelExecutor, layout: Layout, texts: list[tuple[int, ...]], new: int
+) -> tuple[list[PhaseTimes], Tokens]:
     """The phases of every window, and the tokens."""
     engine = Engine(executor, slots=len(texts), policy=RotateGrow(), layout=layout)
     for number, text in enumerate(texts):
@@ -52,7 +54,13 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
     buckets = Buckets((4, 8))
     target = load_target(MODEL, slots=slots, context=context, device=CPU)
     executor = ModelExecutor(
-        target, load_qwen_mtp(MODEL, target, buckets=buckets), slots=slots, largest_group=4, depth=3, buckets=buckets, device=CPU
+        target,
+        load_qwen_mtp(MODEL, target, buckets=buckets),
+        slots=slots,
+        largest_group=4,
+        depth=3,
+        buckets=buckets,
+        device=CPU,
     )
     texts = prompts(Tokenizer.from_file(str(MODEL / "tokenizer.json")), "code", 32)[:slots]
     cache = LayoutCache(64, CpuGraphs(executor.dry_run), clock=time.thread_time)
@@ -79,7 +87,10 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
         "eager_ms": median(eager for eager, _ in times),
         "replayed_ms": median(replayed for _, replayed in times),
         "ratio": median(replayed / eager for eager, replayed in times),
-        "ratios": [min(replayed / eager for eager, replayed in times), max(replayed / eager for eager, replayed in times)],
+        "ratios": [
+            min(replayed / eager for eager, replayed in times),
+            max(replayed / eager for eager, replayed in times),
+        ],
         "runs": pairs,
         "tokens": "equal",
     }
@@ -101,7 +112,12 @@ def main() -> None:
             f"replayed {cell['replayed_ms']:.2f} ms, ratio {cell['ratio']:.2f} ({cell['ratios'][0]:.2f} to {cell['ratios'][1]:.2f})",
             flush=True,
         )
-    machine = {"evidence": "cpu", "machine": platform.machine(), "torch": torch.__version__, "threads": 1}
+    machine = {
+        "evidence": "cpu",
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "threads": 1,
+    }
     FILE.write_text(json.dumps({**machine, "cells": found}, indent=1) + "\n")
 
 

@@ -27,11 +27,15 @@ NEW = 12_000  # tokens of a request: none ends while it is measured
 def decoding(slots: int, rows: int) -> Engine:
     """An engine whose slots are all past their prompts."""
     tape = Tape.drawn(Synthesis("mixed"), NEW, seed=0)
-    executor = TapeExecutor({f"r{n}": tape for n in range(slots)}, limits=Limits(32_000, 2 * NEW, frozenset()))
+    executor = TapeExecutor(
+        {f"r{n}": tape for n in range(slots)}, limits=Limits(32_000, 2 * NEW, frozenset())
+    )
     engine = Engine(executor, slots=slots, rows=rows, policy=RotateGrow())
     for n in range(slots):
         engine.submit(Request(f"r{n}", (1, 2, 3), NEW))
-    while len(engine.streams) < slots or any(stream.prefilling for stream in engine.streams.values()):
+    while len(engine.streams) < slots or any(
+        stream.prefilling for stream in engine.streams.values()
+    ):
         engine.step()
     return engine
 
@@ -53,12 +57,23 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=15)
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    print("| slots | 8 rows: windows/s | us a window | us a slot | rows = slots: windows/s | us a window | us a row |")
+    print(
+        "| slots | 8 rows: windows/s | us a window | us a slot | rows = slots: windows/s | us a window | us a row |"
+    )
     print("|---|---|---|---|---|---|---|")
     for slots in SLOTS:
         windows = max(10, 200 // slots)
-        narrow, wide = (1e6 * window_s(slots, rows, batches=arguments.batches, windows=windows) for rows in (8, max(8, slots)))
-        figures = (f"{1e6 / narrow:,.0f}", f"{narrow:.0f}", f"{narrow / slots:.1f}", f"{1e6 / wide:,.0f}", f"{wide:.0f}")
+        narrow, wide = (
+            1e6 * window_s(slots, rows, batches=arguments.batches, windows=windows)
+            for rows in (8, max(8, slots))
+        )
+        figures = (
+            f"{1e6 / narrow:,.0f}",
+            f"{narrow:.0f}",
+            f"{narrow / slots:.1f}",
+            f"{1e6 / wide:,.0f}",
+            f"{wide:.0f}",
+        )
         print(f"| {slots} | {' | '.join(figures)} | {wide / max(8, slots):.1f} |")
     if arguments.profile:
         engine, profile = decoding(8, 8), cProfile.Profile()

@@ -37,17 +37,29 @@ MODEL = {
     "tie_word_embeddings": True,
     "max_position_embeddings": 8192,
 }
-GOALS = {128: 1.3, 4096: 1.6}  # tokens of context -> the most that 8 rows of one slot may cost, in windows of 1 row
+GOALS = {
+    128: 1.3,
+    4096: 1.6,
+}  # tokens of context -> the most that 8 rows of one slot may cost, in windows of 1 row
 WINDOWS = {"1 row": (1,), "8 rows of 1 slot": (8,), "4 rows of 2 slots": (4, 4)}
 
 
-def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL, dtype: str = "bf16") -> DecoderTarget:
+def random_target(
+    context: int, slots: int = 2, model: dict[str, Any] = MODEL, dtype: str = "bf16"
+) -> DecoderTarget:
     """Random weights, and caches full of random keys and values."""
     torch.manual_seed(0)
     shapes = model_shapes(QwenConfig.read(model))
     with tempfile.TemporaryDirectory() as folder:
-        weights = {name: 0.02 * torch.randn(shape) for name, shape in shapes.items() if name != "lm_head.weight"}
-        save_file({name: weight.bfloat16() for name, weight in weights.items()}, Path(folder) / "model.safetensors")
+        weights = {
+            name: 0.02 * torch.randn(shape)
+            for name, shape in shapes.items()
+            if name != "lm_head.weight"
+        }
+        save_file(
+            {name: weight.bfloat16() for name, weight in weights.items()},
+            Path(folder) / "model.safetensors",
+        )
         (Path(folder) / "config.json").write_text(json.dumps(model))
         target = load_target(folder, slots=slots, context=context, dtype=dtype, rows=8)
     for cache in target.caches:
@@ -59,7 +71,13 @@ def random_target(context: int, slots: int = 2, model: dict[str, Any] = MODEL, d
 def window(target: DecoderTarget, sizes: tuple[int, ...], length: int) -> Packed:
     groups = torch.tensor([*sizes, *[0] * (target.slots - len(sizes))], dtype=torch.int32)
     zero = torch.zeros(target.slots, dtype=torch.int32)
-    return pack_window(zero + 5, torch.full((target.slots, 7), 6, dtype=torch.int32), zero + length, groups, bucket=sum(sizes))
+    return pack_window(
+        zero + 5,
+        torch.full((target.slots, 7), 6, dtype=torch.int32),
+        zero + length,
+        groups,
+        bucket=sum(sizes),
+    )
 
 
 def measure(target: DecoderTarget, length: int, samples: int) -> dict[str, float]:
@@ -79,7 +97,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=21)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--profile", type=int, metavar="CONTEXT", help="print torch's profile of the windows at this context instead")
+    parser.add_argument(
+        "--profile",
+        type=int,
+        metavar="CONTEXT",
+        help="print torch's profile of the windows at this context instead",
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     target = random_target(max(GOALS) + 8)
@@ -89,18 +112,40 @@ def main() -> None:
             target.verify(made)
             with torch.profiler.profile() as profile:
                 target.verify(made)
-            print(name, profile.key_averages().table(sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40), sep="\n")
+            print(
+                name,
+                profile.key_averages().table(
+                    sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40
+                ),
+                sep="\n",
+            )
         return
     rows = []
-    print("| context | " + " | ".join(f"{name}, ms" for name in WINDOWS) + " | 8 rows of 1 slot / 1 row | goal |")
+    print(
+        "| context | "
+        + " | ".join(f"{name}, ms" for name in WINDOWS)
+        + " | 8 rows of 1 slot / 1 row | goal |"
+    )
     print("|---" * (len(WINDOWS) + 3) + "|")
     for length, goal in GOALS.items():
         found = measure(target, length, options.samples)
         ratio = found["8 rows of 1 slot"] / found["1 row"]
         rows.append({"context": length, "ms": found, "ratio": ratio, "goal": goal})
-        print(f"| {length} | " + " | ".join(f"{ms:.1f}" for ms in found.values()) + f" | {ratio:.2f} | {goal} |", flush=True)
-    machine = {"machine": platform.machine(), "torch": torch.__version__, "threads": options.threads, "samples": options.samples}
-    (RESULTS / "window_rows_cpu.json").write_text(json.dumps(machine | {"dtype": "bf16", "windows": rows}, indent=1) + "\n")
+        print(
+            f"| {length} | "
+            + " | ".join(f"{ms:.1f}" for ms in found.values())
+            + f" | {ratio:.2f} | {goal} |",
+            flush=True,
+        )
+    machine = {
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "threads": options.threads,
+        "samples": options.samples,
+    }
+    (RESULTS / "window_rows_cpu.json").write_text(
+        json.dumps(machine | {"dtype": "bf16", "windows": rows}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

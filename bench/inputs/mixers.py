@@ -12,7 +12,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 Data = TypeVar("Data")
-DELTA_SHAPES = ((2, 4, 16, 16), (3, 9, 10, 14), (1, 1, 5, 3), (1, 1, 64, 40))  # key heads, heads, key size, value size
+DELTA_SHAPES = (
+    (2, 4, 16, 16),
+    (3, 9, 10, 14),
+    (1, 1, 5, 3),
+    (1, 1, 64, 40),
+)  # key heads, heads, key size, value size
 CONV_SHAPES = ((4, 32), (3, 19), (2, 300), (4, 1))  # taps, channels
 
 ATTENTION_SHAPES = ((4, 2, 16), (6, 3, 20), (3, 1, 7), (5, 1, 64))  # heads, kv heads, size
@@ -21,7 +26,12 @@ ATTENTION_SHAPES = ((4, 2, 16), (6, 3, 20), (3, 1, 7), (5, 1, 64))  # heads, kv 
 def to(data: Data, device: torch.device | str) -> Data:
     """A copy on a device."""
     parts = {f.name: getattr(data, f.name) for f in fields(data)}  # type: ignore[arg-type]
-    return type(data)(**{name: part.to(device, copy=True) if isinstance(part, Tensor) else part for name, part in parts.items()})
+    return type(data)(
+        **{
+            name: part.to(device, copy=True) if isinstance(part, Tensor) else part
+            for name, part in parts.items()
+        }
+    )
 
 
 def random_groups(chance: random.Random, slots: int, bucket: int) -> tuple[Tensor, Tensor]:
@@ -55,19 +65,29 @@ class DeltaData:
         return self.q, self.k, self.v, self.decay, self.beta, self.states, self.starts
 
     def commit_arguments(self) -> tuple[Tensor, ...]:
-        tables = (torch.stack([x * (layer + 1) for layer in range(self.layers)]) for x in (self.states, self.k, self.deltas, self.decay))
+        tables = (
+            torch.stack([x * (layer + 1) for layer in range(self.layers)])
+            for x in (self.states, self.k, self.deltas, self.decay)
+        )
         return (*tables, self.starts, self.kept)
 
 
 def random_delta(
-    seed: int, *, slots: int = 3, bucket: int = 8, shape: tuple[int, int, int, int] | None = None, starts: list[int] | None = None
+    seed: int,
+    *,
+    slots: int = 3,
+    bucket: int = 8,
+    shape: tuple[int, int, int, int] | None = None,
+    starts: list[int] | None = None,
 ) -> DeltaData:
     chance = random.Random(seed)
     torch.manual_seed(seed)
     key_heads, heads, key_size, value_size = shape or DELTA_SHAPES[seed % len(DELTA_SHAPES)]
     borders, kept = random_groups(chance, slots, bucket)
     qk = normalize(torch.randn(bucket, 2, key_heads, key_size), dim=-1)
-    wide = torch.randn(bucket, 3 + heads * value_size)  # rows of a larger table, as the convolution's values are
+    wide = torch.randn(
+        bucket, 3 + heads * value_size
+    )  # rows of a larger table, as the convolution's values are
     return DeltaData(
         q=qk[:, 0].contiguous(),
         k=qk[:, 1].contiguous(),
@@ -96,16 +116,23 @@ class ConvData:
         return self.x, self.weight, self.states, self.starts
 
     def commit_arguments(self) -> tuple[Tensor, ...]:
-        states, inputs = (torch.stack([x * (layer + 1) for layer in range(self.layers)]) for x in (self.states, self.x))
+        states, inputs = (
+            torch.stack([x * (layer + 1) for layer in range(self.layers)])
+            for x in (self.states, self.x)
+        )
         return states, inputs, self.starts, self.kept
 
 
-def random_conv(seed: int, *, slots: int = 3, bucket: int = 8, shape: tuple[int, int] | None = None) -> ConvData:
+def random_conv(
+    seed: int, *, slots: int = 3, bucket: int = 8, shape: tuple[int, int] | None = None
+) -> ConvData:
     torch.manual_seed(seed)
     taps, channels = shape or CONV_SHAPES[seed % len(CONV_SHAPES)]
     starts, kept = random_groups(random.Random(seed), slots, bucket)
     x = torch.randn(bucket, channels + 5)[:, :channels]
-    return ConvData(x, torch.randn(taps, channels), torch.randn(slots, taps - 1, channels), starts, kept)
+    return ConvData(
+        x, torch.randn(taps, channels), torch.randn(slots, taps - 1, channels), starts, kept
+    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +153,16 @@ class AttentionData:
     softcap: float | None
 
     def tensors(self) -> tuple[Any, ...]:
-        return self.q, self.k, self.v, self.keys, self.values, self.positions, self.starts, self.counts
+        return (
+            self.q,
+            self.k,
+            self.v,
+            self.keys,
+            self.values,
+            self.positions,
+            self.starts,
+            self.counts,
+        )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -137,7 +173,9 @@ class AttentionData:
         sizes = self.starts.diff()
         if self.counts is not None:
             sizes = sizes.minimum(self.counts)
-        return [(slot, int(self.starts[slot]), int(size)) for slot, size in enumerate(sizes) if size > 0]
+        return [
+            (slot, int(self.starts[slot]), int(size)) for slot, size in enumerate(sizes) if size > 0
+        ]
 
 
 def attention_data(
@@ -160,11 +198,19 @@ def attention_data(
     torch.manual_seed(seed)
     heads, kv_heads, size = shape
     capacity = capacity or -(-(max(lengths) + max(sizes) + 1) // 64) * 64
-    rows = torch.randn(bucket, heads + 2 * kv_heads, size).to(dtype)  # q, k and v are cuts of one projection
-    keys, values = (torch.full((len(lengths), kv_heads, capacity, size), poison, dtype=dtype) for _ in range(2))
+    rows = torch.randn(bucket, heads + 2 * kv_heads, size).to(
+        dtype
+    )  # q, k and v are cuts of one projection
+    keys, values = (
+        torch.full((len(lengths), kv_heads, capacity, size), poison, dtype=dtype) for _ in range(2)
+    )
     for slot, length in enumerate(lengths):
-        keys[slot, :, :length], values[slot, :, :length] = torch.randn(2, kv_heads, length, size).to(dtype)
-    places = [length + i for length, group in zip(lengths, sizes, strict=True) for i in range(group)]
+        keys[slot, :, :length], values[slot, :, :length] = torch.randn(
+            2, kv_heads, length, size
+        ).to(dtype)
+    places = [
+        length + i for length, group in zip(lengths, sizes, strict=True) for i in range(group)
+    ]
     q, k, v = rows.split_with_sizes([heads, kv_heads, kv_heads], 1)
     if not writes:
         of_row = [slot for slot, group in enumerate(sizes) for _ in range(group)]
@@ -184,7 +230,9 @@ def attention_data(
     )
 
 
-def random_attention(seed: int, *, most: int = 700, dtype: torch.dtype | None = None, **options: Any) -> AttentionData:
+def random_attention(
+    seed: int, *, most: int = 700, dtype: torch.dtype | None = None, **options: Any
+) -> AttentionData:
     """Lengths 0, 1, around the borders of blocks and splits, and any other up to `most`."""
     chance = random.Random(seed)
     dtype = dtype or chance.choice((torch.float32, torch.float16))
@@ -199,7 +247,13 @@ def random_attention(seed: int, *, most: int = 700, dtype: torch.dtype | None = 
         "writes": chance.choice((True, True, False)),
     }
     lengths = [min(length, most) for length in lengths]
-    return attention_data(seed, lengths=lengths, sizes=starts.diff().tolist(), dtype=dtype, **(given | options))
+    return attention_data(
+        seed, lengths=lengths, sizes=starts.diff().tolist(), dtype=dtype, **(given | options)
+    )
 
 
-MAKERS: dict[str, Any] = {"gated_delta": random_delta, "causal_conv": random_conv, "attention": random_attention}
+MAKERS: dict[str, Any] = {
+    "gated_delta": random_delta,
+    "causal_conv": random_conv,
+    "attention": random_attention,
+}

@@ -105,7 +105,14 @@ class NoGraphs:
         return 0
 
 
-def replays(queue: Mapping[Request, Tape], make: Callable[[], Policy], *, limits: Limits, slots: int, rows: int) -> Iterator[Engine]:
+def replays(
+    queue: Mapping[Request, Tape],
+    make: Callable[[], Policy],
+    *,
+    limits: Limits,
+    slots: int,
+    rows: int,
+) -> Iterator[Engine]:
     """The recorded run, then the same engine on its script, without end: each is to be run once."""
     recorder = RecordingExecutor({request.id: tape for request, tape in queue.items()}, limits)
     executor: RecordingExecutor | Scripted = recorder

@@ -13,7 +13,12 @@ from triton_kernels import Packed, SlotLimits, SlotState, advance_window_torch, 
 
 INT = torch.int32
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-POLICIES = (("rotate_grow", 3, 0), ("static_k", 0, 0), ("static_k", 1, 1), ("static_k", 3, 3))  # name, least depth, k
+POLICIES = (
+    ("rotate_grow", 3, 0),
+    ("static_k", 0, 0),
+    ("static_k", 1, 1),
+    ("static_k", 3, 3),
+)  # name, least depth, k
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,9 @@ class WindowData:
 
     def copy(self) -> tuple[SlotState, Packed]:
         """What a window changes."""
-        return SlotState(*(tensor.clone() for tensor in self.state)), Packed(*(tensor.clone() for tensor in self.window))
+        return SlotState(*(tensor.clone() for tensor in self.state)), Packed(
+            *(tensor.clone() for tensor in self.window)
+        )
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -46,7 +53,11 @@ class WindowData:
         return {"banned": self.limits.stop_ids[owner], "banned_counts": counts.int()}
 
     def argmax_arguments(self) -> dict[str, Any]:
-        return {"logits": self.logits, "vocab": self.vocab, **(self.bans() if len(self.state.anchors) else {})}
+        return {
+            "logits": self.logits,
+            "vocab": self.vocab,
+            **(self.bans() if len(self.state.anchors) else {}),
+        }
 
     def pack_arguments(self) -> dict[str, Any]:
         tables = {name: getattr(self.state, name) for name in ("anchors", "drafts", "positions")}
@@ -57,16 +68,35 @@ class WindowData:
         slot = torch.arange(len(self.state.anchors), dtype=INT, device=self.logits.device)
         least = self.window.starts.diff().clamp(max=1)
         max_new = torch.maximum(self.limits.max_new - slot % 4, self.state.produced + least)
-        context = torch.maximum(self.limits.context - (slot + 1) % 3, self.state.positions + 1 + least)
+        context = torch.maximum(
+            self.limits.context - (slot + 1) % 3, self.state.positions + 1 + least
+        )
         picks = row_argmax_torch(**self.argmax_arguments())
-        arguments = {"picks": picks.ids, "faults": picks.faults, "ids": self.window.ids, "starts": self.window.starts}
-        arguments |= {name: getattr(self.state, name) for name in ("anchors", "positions", "produced")}
-        arguments |= {name: getattr(self.limits, name) for name in ("min_new", "stop_ids", "stop_counts")}
-        return arguments | {"max_new": max_new, "context": context, "width": self.state.drafts.shape[1] + 1}
+        arguments = {
+            "picks": picks.ids,
+            "faults": picks.faults,
+            "ids": self.window.ids,
+            "starts": self.window.starts,
+        }
+        arguments |= {
+            name: getattr(self.state, name) for name in ("anchors", "positions", "produced")
+        }
+        arguments |= {
+            name: getattr(self.limits, name) for name in ("min_new", "stop_ids", "stop_counts")
+        }
+        return arguments | {
+            "max_new": max_new,
+            "context": context,
+            "width": self.state.drafts.shape[1] + 1,
+        }
 
     def advance_arguments(self, stage: str) -> dict[str, Any]:
         given = {"limits": self.limits, **self.plan}
-        return given if stage == "plan" else given | {"logits": self.logits, "vocab": self.vocab, "proposals": self.proposals}
+        return (
+            given
+            if stage == "plan"
+            else given | {"logits": self.logits, "vocab": self.vocab, "proposals": self.proposals}
+        )
 
 
 def random_window(
@@ -112,12 +142,16 @@ def random_window(
     )
     policy, _, k = chance.choice([choice for choice in POLICIES if choice[1] <= depth])
     rows = chance.choice((bucket, bucket, chance.randint(1, bucket)))
-    window = Packed._make([*(torch.zeros(bucket, dtype=INT) for _ in range(4)), torch.zeros(slots + 1, dtype=INT)])
+    window = Packed._make(
+        [*(torch.zeros(bucket, dtype=INT) for _ in range(4)), torch.zeros(slots + 1, dtype=INT)]
+    )
     advance_window_torch("plan", state, limits, window, rows=rows, policy=policy, k=k)
     logits = random_logits(noise, bucket, vocab, dtype)
     for row in range(bucket):
         agrees = row + 1 < bucket and chance.random() < 0.7
-        chosen = int(window.ids[row + 1]) if agrees else chance.randrange(chance.choice((tokens, vocab)))
+        chosen = (
+            int(window.ids[row + 1]) if agrees else chance.randrange(chance.choice((tokens, vocab)))
+        )
         if chance.random() < 0.95:
             logits[row, chosen] = 9.0
         else:
@@ -128,14 +162,26 @@ def random_window(
             logits[row, chance.randrange(vocab)] = float("nan") * chance.choice((1, -1))
         if chance.random() < 0.02:
             logits[row, :vocab] = float("-inf")
-    data = WindowData(state, limits, window, logits, ints(0, tokens - 1, bucket, chance.randint(0, depth)), vocab, rows, policy, k)
+    data = WindowData(
+        state,
+        limits,
+        window,
+        logits,
+        ints(0, tokens - 1, bucket, chance.randint(0, depth)),
+        vocab,
+        rows,
+        policy,
+        k,
+    )
     return data if torch.device(device).type == "cpu" else moved(data, device)
 
 
 def random_logits(noise: torch.Generator, rows: int, vocab: int, dtype: torch.dtype) -> Tensor:
     """[rows, vocab + 3], whole numbers of either sign and both zeros; rows lie apart and start anywhere; NaN in between."""
     width = vocab + 3
-    spread = torch.full((rows, width + int(torch.randint(0, 9, (), generator=noise))), float("nan"), dtype=dtype)
+    spread = torch.full(
+        (rows, width + int(torch.randint(0, 9, (), generator=noise))), float("nan"), dtype=dtype
+    )
     logits = spread[:, spread.shape[1] - width :]
     signs = torch.randint(0, 2, (rows, vocab), generator=noise) * 2.0 - 1.0
     logits[:, :vocab] = (torch.randint(0, 4, (rows, vocab), generator=noise) * signs).to(dtype)
@@ -145,8 +191,17 @@ def random_logits(noise: torch.Generator, rows: int, vocab: int, dtype: torch.dt
 
 def moved(data: WindowData, device: torch.device | str) -> WindowData:
     """The same on another device; the logits keep their strides."""
-    logits = torch.empty_strided(data.logits.shape, data.logits.stride(), dtype=data.logits.dtype, device=device).copy_(data.logits)
+    logits = torch.empty_strided(
+        data.logits.shape, data.logits.stride(), dtype=data.logits.dtype, device=device
+    ).copy_(data.logits)
     state = SlotState(*(tensor.to(device, copy=True) for tensor in data.state))
     limits = SlotLimits(*(tensor.to(device, copy=True) for tensor in data.limits))
     window = Packed(*(tensor.to(device, copy=True) for tensor in data.window))
-    return replace(data, state=state, limits=limits, window=window, logits=logits, proposals=data.proposals.to(device, copy=True))
+    return replace(
+        data,
+        state=state,
+        limits=limits,
+        window=window,
+        logits=logits,
+        proposals=data.proposals.to(device, copy=True),
+    )

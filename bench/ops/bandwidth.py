@@ -36,4 +36,8 @@ def with_share(row: Row, bytes_per_us: float) -> Row:
     Not where a call's time is the host's: beside a `graph` row, or where nothing large moves."""
     times: dict[str, Any] = {"copy_bytes_per_us": round(bytes_per_us)}
     own = row["mode"] == ("graph" if row["evidence"] == "gpu" else "call")
-    return row | times | {"share": round(row["bytes"] / row["p50_us"] / bytes_per_us, 4)} if own and row["bytes"] else row
+    return (
+        row | times | {"share": round(row["bytes"] / row["p50_us"] / bytes_per_us, 4)}
+        if own and row["bytes"]
+        else row
+    )

@@ -21,7 +21,9 @@ def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: dict
     for entry in output_json["benchmarks"]:
         rows.append(row_of(entry["extra_info"], entry["stats"].pop("data")))
         rows += [
-            row_of({**entry["extra_info"], "mode": "graph"}, samples) for samples in [entry["extra_info"].pop("graph_s", [])] if samples
+            row_of({**entry["extra_info"], "mode": "graph"}, samples)
+            for samples in [entry["extra_info"].pop("graph_s", [])]
+            if samples
         ]
     clock = str(config.getoption("benchmark_timer"))
     rows = [row if row["mode"] == "graph" else row | {"clock": clock} for row in rows]

@@ -28,7 +28,10 @@ def main() -> int:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     counts, found = wrong(device)
     print(*found, sep="\n", end="\n" if found else "")
-    print(f"{sum(counts.values())} cases on {device}, {len(found)} wrong: " + ", ".join(f"{n} {name}" for name, n in counts.items()))
+    print(
+        f"{sum(counts.values())} cases on {device}, {len(found)} wrong: "
+        + ", ".join(f"{n} {name}" for name, n in counts.items())
+    )
     return 1 if found else 0
 
 

@@ -56,14 +56,20 @@ class Case:
     make: Make
 
     def __str__(self) -> str:
-        sizes = "-".join(f"{name}{value}" for name, value in self.shape.items())  # as pytest's -k can select it
+        sizes = "-".join(
+            f"{name}{value}" for name, value in self.shape.items()
+        )  # as pytest's -k can select it
         return f"{self.operation}/{self.implementation}/{sizes}"
 
     def checked(self, device: torch.device) -> Work:
         """The case's work after one call whose output was right. Raises WrongOutput."""
         work = self.make(self.shape, device)
         got = work.read(work.call())
-        wrong = difference(got, work.expected) if work.close is None else distance(got, work.expected, work.close)
+        wrong = (
+            difference(got, work.expected)
+            if work.close is None
+            else distance(got, work.expected, work.close)
+        )
         if wrong:
             raise WrongOutput(f"{self}: {wrong}")
         return work
@@ -81,7 +87,9 @@ class _Entry:
 _ENTRIES: list[_Entry] = []
 
 
-def implementation(operation: str, name: str, *, shapes: Callable[[bool], Iterable[Shape]], mode: str = "seam") -> Callable[[Make], Make]:
+def implementation(
+    operation: str, name: str, *, shapes: Callable[[bool], Iterable[Shape]], mode: str = "seam"
+) -> Callable[[Make], Make]:
     """Registers what makes the work of a shape. shapes(wide): those that occur; wide: also sizes that only a GPU reads fast."""
 
     def register(make: Make) -> Make:
@@ -96,9 +104,15 @@ def cases(*, wide: bool = False, mode: str | None = None) -> Iterator[Case]:
     for module in sorted(found.name for found in pkgutil.iter_modules([str(CASES)])):
         importlib.import_module(f"bench.ops.cases.{module}")
     for operation in dict.fromkeys(entry.operation for entry in _ENTRIES):
-        entries = [entry for entry in _ENTRIES if entry.operation == operation and mode in (None, entry.mode)]
+        entries = [
+            entry
+            for entry in _ENTRIES
+            if entry.operation == operation and mode in (None, entry.mode)
+        ]
         made = [
-            Case(entry.operation, entry.implementation, shape, entry.mode, entry.make) for entry in entries for shape in entry.shapes(wide)
+            Case(entry.operation, entry.implementation, shape, entry.mode, entry.make)
+            for entry in entries
+            for shape in entry.shapes(wide)
         ]
         place = {str(case.shape): n for n, case in reversed(list(enumerate(made)))}
         yield from sorted(made, key=lambda case: place[str(case.shape)])

@@ -17,7 +17,11 @@ def measure(benchmark: Any, case: Case) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     work = case.checked(device)
     mode = "python" if case.mode == "host" else "call"
-    names = {"operation": case.operation, "implementation": case.implementation, "shape": dict(case.shape)}
+    names = {
+        "operation": case.operation,
+        "implementation": case.implementation,
+        "shape": dict(case.shape),
+    }
     benchmark.extra_info.update(names | {"mode": mode, "bytes": work.bytes, "per": work.per})
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -35,6 +39,8 @@ def rotation(each: int, cache: int) -> tuple[int, int]:
 
 def graph_seconds(case: Case, work: Work, device: torch.device) -> list[float]:
     """Seconds of a call, by CUDA events around replays of one graph of many calls that take turns on inputs of their own."""
-    copies, calls = rotation(work.bytes or 1, torch.cuda.get_device_properties(device).L2_cache_size)
+    copies, calls = rotation(
+        work.bytes or 1, torch.cuda.get_device_properties(device).L2_cache_size
+    )
     works = [work, *(case.make(case.shape, device) for _ in range(copies - 1))]
     return replay_seconds([works[turn % copies].call for turn in range(calls)])

@@ -21,7 +21,9 @@ def uniform_window(slots: int, vocab: int, dtype: torch.dtype) -> WindowData:
     table of drafts by request. Whoever changes it in place takes a copy (`recorded.fresh`)."""
     data = recorded_window(slots, GROUP * slots, vocab, dtype)
     if data.window.starts.diff().tolist() != [GROUP] * slots:
-        raise RuntimeError(f"groups are {data.window.starts.diff().tolist()}, expected {GROUP} rows of each of {slots} slots")
+        raise RuntimeError(
+            f"groups are {data.window.starts.diff().tolist()}, expected {GROUP} rows of each of {slots} slots"
+        )
     return replace(data, proposals=data.proposals[::GROUP].repeat_interleave(GROUP, 0))
 
 

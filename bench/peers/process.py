@@ -30,10 +30,18 @@ COMPILING = Path(__file__).parents[1] / "gpu" / "compiling.py"
 def windows_of(path: str, device: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(shape, what a call is given on the device)."""
     for shape, given in torch.load(path):
-        yield shape, {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in given.items()}
+        yield (
+            shape,
+            {
+                name: value.to(device) if isinstance(value, torch.Tensor) else value
+                for name, value in given.items()
+            },
+        )
 
 
-def checked(peer: Peer, source: Any, windows: str, device: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], Callable[[], Any]]]:
+def checked(
+    peer: Peer, source: Any, windows: str, device: str
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], Callable[[], Any]]]:
     """(operation, shape, given, call) whose first output was right."""
     for shape, given in windows_of(windows, device):
         for operation, call in peer.calls.items():
@@ -41,7 +49,9 @@ def checked(peer: Peer, source: Any, windows: str, device: str) -> Iterator[tupl
             run()
             found = read()
             if found != given[operation]:
-                sys.exit(f"the output of its {operation} differs from the oracle's at {shape}: {found}, expected {given[operation]}")
+                sys.exit(
+                    f"the output of its {operation} differs from the oracle's at {shape}: {found}, expected {given[operation]}"
+                )
             yield operation, shape, given, run
 
 
@@ -67,7 +77,13 @@ def seconds_of(run: Callable[[], Any]) -> list[float]:
 def timed(peer: Peer, source: Any, windows: str) -> list[dict[str, Any]]:
     entries = []
     for operation, shape, given, run in checked(peer, source, windows, "cuda"):
-        entry = {"operation": operation, "shape": shape, "mode": "graph", "bytes": given["logits"].nbytes, "per": 1}
+        entry = {
+            "operation": operation,
+            "shape": shape,
+            "mode": "graph",
+            "bytes": given["logits"].nbytes,
+            "per": 1,
+        }
         entries.append({**entry, "seconds": seconds_of(run)})
     return entries
 
@@ -84,13 +100,17 @@ def compiled(peer: Peer, source: Any, windows: str) -> list[dict[str, Any]]:
     for operation, call in peer.calls.items():
         for architecture in compiling.ARCHITECTURES:
             _, given = next(windows_of(windows, "cpu"))
-            found.append({"operation": operation, **compiling.compiled(call(source, given)[0], architecture)})
+            found.append(
+                {"operation": operation, **compiling.compiled(call(source, given)[0], architecture)}
+            )
     return found
 
 
 def without_this_project() -> None:
     """Where this project is installed in the peer's environment, a package of the peer's may have the name of one of ours."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if "mtplab" not in getattr(finder, "__module__", "")]
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if "mtplab" not in getattr(finder, "__module__", "")
+    ]
 
 
 def main() -> None:
@@ -121,7 +141,10 @@ def main() -> None:
         if chosen.compile:
             said["compiled"] = compiled(peer, source, chosen.windows)
         elif chosen.check_only:
-            said["checked"] = [[operation, shape] for operation, shape, *_ in checked(peer, source, chosen.windows, chosen.device)]
+            said["checked"] = [
+                [operation, shape]
+                for operation, shape, *_ in checked(peer, source, chosen.windows, chosen.device)
+            ]
         else:
             said["timed"] = timed(peer, source, chosen.windows)
     print(json.dumps(said))

@@ -38,17 +38,34 @@ class Skipped(Exception):
 
 def write_windows(path: Path, chosen: Iterable[Shape]) -> Path:
     """A file of (shape, what a peer is given)."""
-    torch.save([(shape, given(shape["slots"], shape["vocab"], DTYPES[shape["dtype"]])) for shape in chosen], path)
+    torch.save(
+        [
+            (shape, given(shape["slots"], shape["vocab"], DTYPES[shape["dtype"]]))
+            for shape in chosen
+        ],
+        path,
+    )
     return path
 
 
 def ask(peer: str, windows: Path, *options: str) -> dict[str, Any]:
     """What the peer's process says. Raises Skipped."""
-    command = [os.environ.get("PEER_PYTHON") or sys.executable, "-P", str(PROCESS), peer, str(windows), *options]
+    command = [
+        os.environ.get("PEER_PYTHON") or sys.executable,
+        "-P",
+        str(PROCESS),
+        peer,
+        str(windows),
+        *options,
+    ]
     try:
-        done = subprocess.run(command, cwd=windows.parent, capture_output=True, text=True, timeout=PEER_S, check=False)
+        done = subprocess.run(
+            command, cwd=windows.parent, capture_output=True, text=True, timeout=PEER_S, check=False
+        )
     except OSError as wrong:
-        raise Skipped(f"PEER_PYTHON is {command[0]}, expected an interpreter: {wrong.strerror}") from wrong
+        raise Skipped(
+            f"PEER_PYTHON is {command[0]}, expected an interpreter: {wrong.strerror}"
+        ) from wrong
     except subprocess.TimeoutExpired as late:
         raise Skipped(f"it ran past {PEER_S} s") from late
     if done.returncode:
@@ -67,7 +84,10 @@ def run(rows: Path) -> Iterator[str]:
                 yield f"peer {peer}: skipped, {why}"
                 continue
             name = f"{peer} {said['version']}"
-            made = [row_of({**entry, "implementation": name}, entry["seconds"]) for entry in said["timed"]]
+            made = [
+                row_of({**entry, "implementation": name}, entry["seconds"])
+                for entry in said["timed"]
+            ]
             write_rows_to(rows, made)
             yield f"peer {name}: {len(made)} cases"
 
@@ -85,18 +105,30 @@ def compiled(rows_of: Callable[..., Iterable[Row]]) -> Iterator[tuple[str, list[
                 yield f"peer {peer}: not compiled, {why}", []
                 continue
             name, entries = f"{peer} {said['version']}", said["compiled"]
-            yield f"peer {name}: compiled", [row for entry in entries for row in rows_of(implementation=name, **entry)]
+            yield (
+                f"peer {name}: compiled",
+                [row for entry in entries for row in rows_of(implementation=name, **entry)],
+            )
 
 
 def checked(source: str) -> Iterator[str]:
     """A line a peer: its Triton kernels, cut out of a folder of sources and run in Triton's interpreter, against the oracle."""
     with tempfile.TemporaryDirectory() as folder:
         windows = write_windows(
-            Path(folder) / "windows.pt", [{**COMPILED, "slots": slots, "rows": 4 * slots, "dtype": "fp32"} for slots in (1, 4)]
+            Path(folder) / "windows.pt",
+            [{**COMPILED, "slots": slots, "rows": 4 * slots, "dtype": "fp32"} for slots in (1, 4)],
         )
         for peer in PEERS:
             try:
-                said = ask(peer, windows, "--device", "cpu", "--check-only", "--source", str(Path(source).resolve()))
+                said = ask(
+                    peer,
+                    windows,
+                    "--device",
+                    "cpu",
+                    "--check-only",
+                    "--source",
+                    str(Path(source).resolve()),
+                )
             except Skipped as why:
                 yield f"peer {peer}: not checked, {why}"
                 continue
@@ -105,7 +137,10 @@ def checked(source: str) -> Iterator[str]:
 
 def main() -> int:
     if not (source := os.environ.get("PEER_SOURCE")):
-        print("error: PEER_SOURCE is not given, expected a folder of unpacked sources", file=sys.stderr)
+        print(
+            "error: PEER_SOURCE is not given, expected a folder of unpacked sources",
+            file=sys.stderr,
+        )
         return 2
     os.environ["TRITON_INTERPRET"] = "1"  # of the peers' processes
     lines = []

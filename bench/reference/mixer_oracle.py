@@ -29,7 +29,9 @@ def _doubles(*tensors: Tensor) -> list[Array]:
 def attention(data: AttentionData) -> list[Tensor]:
     """out [rows, heads, size], 0 in rows of no group. Without a sliding window or a cap."""
     if data.k is None or data.v is None:
-        raise ValueError("k or v is None, expected the window's own: the oracle reads the caches before them")
+        raise ValueError(
+            "k or v is None, expected the window's own: the oracle reads the caches before them"
+        )
     q, k, v = _doubles(data.q, data.k, data.v)
     rows, heads, size = q.shape
     kv_heads = k.shape[1]
@@ -37,10 +39,15 @@ def attention(data: AttentionData) -> list[Tensor]:
     share = heads // kv_heads
     for slot, members in groups(data.starts):
         before = int(data.positions[members[0]])
-        past_keys, past_values = _doubles(data.keys[slot, :, :before], data.values[slot, :, :before])
+        past_keys, past_values = _doubles(
+            data.keys[slot, :, :before], data.values[slot, :, :before]
+        )
         for kv in range(kv_heads):
             mine = slice(kv * share, (kv + 1) * share)
-            keys, values = (np.concatenate([past[kv], new[members, kv]]) for past, new in ((past_keys, k), (past_values, v)))
+            keys, values = (
+                np.concatenate([past[kv], new[members, kv]])
+                for past, new in ((past_keys, k), (past_values, v))
+            )
             for place, row in enumerate(members):
                 seen = before + place + 1
                 scores = data.scale * (keys[:seen] @ q[row, mine].T)  # [seen, share]
@@ -51,7 +58,9 @@ def attention(data: AttentionData) -> list[Tensor]:
 
 def delta_verify(data: DeltaData) -> list[Tensor]:
     """out and deltas [rows, heads, value size] of the groups' rows, 0 elsewhere."""
-    q, k, v, decay, beta, states = _doubles(data.q, data.k, data.v, data.decay, data.beta, data.states)
+    q, k, v, decay, beta, states = _doubles(
+        data.q, data.k, data.v, data.decay, data.beta, data.states
+    )
     out, deltas = np.zeros_like(v), np.zeros_like(v)
     heads, key_heads = v.shape[1], k.shape[1]
     for slot, members in groups(data.starts):
@@ -65,7 +74,9 @@ def delta_verify(data: DeltaData) -> list[Tensor]:
     return [torch.from_numpy(out), torch.from_numpy(deltas)]
 
 
-def delta_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor) -> list[Tensor]:
+def delta_commit(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> list[Tensor]:
     """The states after the kept rows. Shapes as `gated_delta_commit` takes them."""
     after, k, d, decay = _doubles(states, keys, deltas, decays)
     after = after.copy()
@@ -75,9 +86,9 @@ def delta_commit(states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, s
             for head in range(heads):
                 shared = head * k.shape[2] // heads
                 for row in members:
-                    after[layer, slot, head] = decay[layer, row, head] * after[layer, slot, head] + np.outer(
-                        k[layer, row, shared], d[layer, row, head]
-                    )
+                    after[layer, slot, head] = decay[layer, row, head] * after[
+                        layer, slot, head
+                    ] + np.outer(k[layer, row, shared], d[layer, row, head])
     return [torch.from_numpy(after)]
 
 
@@ -100,5 +111,7 @@ def conv_commit(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) ->
     past = after.shape[2]
     for slot, members in groups(starts, kept):
         for layer in range(len(after)):
-            after[layer, slot] = [*after[layer, slot], *(rows[layer, row] for row in members)][-past:]
+            after[layer, slot] = [*after[layer, slot], *(rows[layer, row] for row in members)][
+                -past:
+            ]
     return [torch.from_numpy(after)]

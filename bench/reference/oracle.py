@@ -69,7 +69,10 @@ def committed(data: WindowData) -> list[Committed]:
 def accepted(data: WindowData) -> list[Any]:
     """`Accepted` as lists: kept, tokens, anchors, finish."""
     width, found = data.state.drafts.shape[1] + 1, committed(data)
-    anchors = [one.tokens[-1] if one.kept else old for one, old in zip(found, data.state.anchors.tolist(), strict=True)]
+    anchors = [
+        one.tokens[-1] if one.kept else old
+        for one, old in zip(found, data.state.anchors.tolist(), strict=True)
+    ]
     tokens = [[*one.tokens, *[0] * (width - one.kept)] for one in found]
     return [[one.kept for one in found], tokens, anchors, [FINISH[one.finish] for one in found]]
 
@@ -83,13 +86,19 @@ def moved(data: WindowData) -> tuple[Slots, list[int]]:
         if count:
             drafts[slot] = proposals[first[slot] + count - 1]
             held[slot] = len(drafts[slot])
-    positions = [old + count for old, count in zip(data.state.positions.tolist(), kept, strict=True)]
+    positions = [
+        old + count for old, count in zip(data.state.positions.tolist(), kept, strict=True)
+    ]
     return Slots(anchors, drafts, positions, [0] * len(kept)), held
 
 
 def planned(data: WindowData, positions: list[int], held: list[int]) -> WindowPlan:
     live, context = data.state.live.tolist(), data.limits.context.tolist()
-    slots = [SlotView(slot, held[slot], 10**6, positions[slot], context[slot]) for slot in range(len(live)) if live[slot]]
+    slots = [
+        SlotView(slot, held[slot], 10**6, positions[slot], context[slot])
+        for slot in range(len(live))
+        if live[slot]
+    ]
     return rotate_grow(slots, rows=data.rows, start=int(data.state.start))
 
 
@@ -98,4 +107,6 @@ def next_window(data: WindowData) -> tuple[list[int], list[list[int]]]:
     slots, held = moved(data)
     rows = {group.slot: group.rows for group in planned(data, slots.positions, held).groups}
     group_rows = [rows.get(slot, 0) for slot in range(len(held))]
-    return group_rows, packed(Slots(slots.anchors, slots.drafts, slots.positions, group_rows), len(data.window.ids))
+    return group_rows, packed(
+        Slots(slots.anchors, slots.drafts, slots.positions, group_rows), len(data.window.ids)
+    )

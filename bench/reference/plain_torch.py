@@ -17,7 +17,15 @@ def picks(logits: Tensor, vocab: int) -> Tensor:
     return logits[:, :vocab].argmax(-1).int()
 
 
-def pack(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor, *, rows: int, bucket: int) -> tuple[Tensor, ...]:
+def pack(
+    anchors: Tensor,
+    drafts: Tensor,
+    positions: Tensor,
+    group_rows: Tensor,
+    *,
+    rows: int,
+    bucket: int,
+) -> tuple[Tensor, ...]:
     """As `pack_window`; rows: the groups' sum, which the host knows."""
     slots = torch.arange(len(anchors), dtype=torch.int32, device=anchors.device)
     owner = torch.repeat_interleave(slots, group_rows, output_size=rows)
@@ -28,7 +36,9 @@ def pack(anchors: Tensor, drafts: Tensor, positions: Tensor, group_rows: Tensor,
     return *pad(columns, (0, bucket - rows)).unbind(), starts
 
 
-def accept(picks: Tensor, ids: Tensor, starts: Tensor, anchors: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def accept(
+    picks: Tensor, ids: Tensor, starts: Tensor, anchors: Tensor, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """kept [slots], tokens [slots, width], anchors [slots]."""
     place = torch.arange(width, device=picks.device)
     here = place < starts.diff()[:, None]
@@ -57,7 +67,9 @@ def seam(
     accepted = accept(picks(logits, vocab), window.ids, window.starts, anchors, drafts.shape[1] + 1)
     kept, _, following = accepted
     drafts = following_drafts(window, kept, drafts, proposals)
-    return accepted, pack(following, drafts, positions + kept, next_rows, rows=rows, bucket=len(logits))
+    return accepted, pack(
+        following, drafts, positions + kept, next_rows, rows=rows, bucket=len(logits)
+    )
 
 
 def following_drafts(window: Packed, kept: Tensor, drafts: Tensor, proposals: Tensor) -> Tensor:

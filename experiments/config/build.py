@@ -38,7 +38,9 @@ def known_keys(made: partial[Any], name: str, given: set[str]) -> None:
     """given: arguments that are no keys."""
     known = inspect.signature(made.func).parameters
     if unknown := sorted(made.keywords.keys() - known.keys()):
-        raise BadInput(f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(sorted(known.keys() - given))}")
+        raise BadInput(
+            f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(sorted(known.keys() - given))}"
+        )
 
 
 def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
@@ -56,7 +58,11 @@ def absolute(node: DictConfig) -> DictConfig:
 def _absolute(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _absolute(item, str(key)) for key, item in value.items()}
-    return to_absolute_path(value) if name in PATHS and isinstance(value, str) and value != "???" else value
+    return (
+        to_absolute_path(value)
+        if name in PATHS and isinstance(value, str) and value != "???"
+        else value
+    )
 
 
 def folder(key: str, node: DictConfig) -> str:

@@ -13,14 +13,24 @@ class BadInput(ValueError):
 
 def integer(key: str, value: Any, least: int, most: int | None = None) -> int:
     """An integer as written in digits; bools, floats and strings are refused."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < least
+        or (most is not None and value > most)
+    ):
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
         raise BadInput(f"{key} is {_shown(value)}, expected an integer, {allowed}")
     return value
 
 
 def number(key: str, value: Any, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value < least
+    ):
         raise BadInput(f"{key} is {_shown(value)}, expected a finite number, at least {least:g}")
     return float(value)
 
@@ -39,4 +49,6 @@ def integers(key: str, value: Any, least: int) -> list[int]:
 
 
 def _shown(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    )

@@ -12,9 +12,30 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from experiments.config.checks import BadInput
 
-SHOWS = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc", "--resolve")
+SHOWS = (
+    "--help",
+    "-h",
+    "--hydra-help",
+    "--version",
+    "--cfg",
+    "-c",
+    "--info",
+    "-i",
+    "--shell-completion",
+    "-sc",
+    "--resolve",
+)
 # how a sweep is carried out, not what its jobs are
-OF_THE_SWEEP = ("launcher", "resume", "report", "hydra/launcher", "hydra/sweeper", "hydra.mode", "hydra.run.dir", "hydra.output_subdir")
+OF_THE_SWEEP = (
+    "launcher",
+    "resume",
+    "report",
+    "hydra/launcher",
+    "hydra/sweeper",
+    "hydra.mode",
+    "hydra.run.dir",
+    "hydra.output_subdir",
+)
 OF_THE_SWEEP_BELOW = ("launcher.", "hydra.launcher.", "hydra.sweep.", "hydra.sweeper.")
 
 
@@ -32,7 +53,9 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 def key_of(override: Override | str) -> str:
     """As in the config, without the + or ~ before it."""
-    written = override.get_key_element() if isinstance(override, Override) else override.partition("=")[0]
+    written = (
+        override.get_key_element() if isinstance(override, Override) else override.partition("=")[0]
+    )
     return written.lstrip("+~")
 
 
@@ -57,7 +80,9 @@ def jobs_of(overrides: Sequence[str], base: DictConfig | None = None) -> list[li
     for override in parsed:
         if override.is_sweep_override():
             _needs_brackets(override, base)
-    choices: dict[str, list[str]] = {}  # by key: what is given on the command line replaces an experiment's axis
+    choices: dict[
+        str, list[str]
+    ] = {}  # by key: what is given on the command line replaces an experiment's axis
     for override in parsed:
         if not of_the_sweep(key_of(override)):
             choices[override.get_key_element()] = _values(override)
@@ -90,14 +115,22 @@ def _values(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [str(override.input_line)]
     if not override.is_discrete_sweep():
-        raise BadInput(f"{override.input_line} is no list of values, expected some with commas between them, or range(...)")
+        raise BadInput(
+            f"{override.input_line} is no list of values, expected some with commas between them, or range(...)"
+        )
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def _needs_brackets(override: Override, base: DictConfig | None) -> None:
     """A list given without brackets would be a sweep over its items."""
     key, given = key_of(override), str(override.input_line).split("=", 1)[1]
-    if base is not None and isinstance(OmegaConf.select(base, key, throw_on_missing=False), ListConfig) and override.is_discrete_sweep():
+    if (
+        base is not None
+        and isinstance(OmegaConf.select(base, key, throw_on_missing=False), ListConfig)
+        and override.is_discrete_sweep()
+    ):
         numbers = [value for value in override.sweep_iterator() if isinstance(value, (int, float))]
         if numbers:
-            raise BadInput(f"{key} is {given}: {key} must be a list, expected brackets: {key}=[{given}], or {key}=[...],[...] for two jobs")
+            raise BadInput(
+                f"{key} is {given}: {key} must be a list, expected brackets: {key}=[{given}], or {key}=[...],[...] for two jobs"
+            )

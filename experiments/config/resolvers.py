@@ -27,6 +27,8 @@ def register() -> None:
     """Idempotent."""
     OmegaConf.register_new_resolver("shipped", lambda name: str(MODELS / name), replace=True)
     OmegaConf.register_new_resolver("weights", lambda name: str(folder_of(name)), replace=True)
-    OmegaConf.register_new_resolver("prompts", lambda name: str(PROMPTS / f"{name}.jsonl"), replace=True)
+    OmegaConf.register_new_resolver(
+        "prompts", lambda name: str(PROMPTS / f"{name}.jsonl"), replace=True
+    )
     OmegaConf.register_new_resolver("run_id", run_id, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

@@ -15,12 +15,19 @@ class Parser(argparse.ArgumentParser):
 
 
 def main() -> None:
-    parser = Parser(prog="python -m experiments.report", description="One page, tables and plots of all runs at or below DIR.")
+    parser = Parser(
+        prog="python -m experiments.report",
+        description="One page, tables and plots of all runs at or below DIR.",
+    )
     parser.add_argument("dir", metavar="DIR", type=Path, help="a folder of runs or sweeps")
     parser.add_argument(
-        "--baseline", metavar="KEY=VALUE,...", help="against which arm; policy=static_k,policy.k=1 (default: plain decoding)"
+        "--baseline",
+        metavar="KEY=VALUE,...",
+        help="against which arm; policy=static_k,policy.k=1 (default: plain decoding)",
     )
-    parser.add_argument("--mix-versions", action="store_true", help="take runs of several code versions together")
+    parser.add_argument(
+        "--mix-versions", action="store_true", help="take runs of several code versions together"
+    )
     parser.add_argument("--out", type=Path, help="the folder to write to (default: DIR/report)")
     given = parser.parse_args()
     from experiments.report.files import write  # matplotlib takes a second: not for --help

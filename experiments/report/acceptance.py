@@ -60,19 +60,30 @@ def before_loops(run: Run) -> pl.DataFrame | None:
 
 def acceptance_of(runs: Sequence[Run]) -> Acceptance:
     """Over all rounds of the runs together. Rounds that committed nothing have no say."""
-    tables = [table.select("drafted", "accepted", "committed", "finish") for run in runs if (table := before_loops(run)) is not None]
+    tables = [
+        table.select("drafted", "accepted", "committed", "finish")
+        for run in runs
+        if (table := before_loops(run)) is not None
+    ]
     if not tables:
         return Acceptance(None, None, 0, ())
     rounds = pl.concat(tables).filter(pl.col("committed") > 0)
     accepted, drafted = (int(rounds[name].sum()) for name in ("accepted", "drafted"))
     length = 1 + accepted / rounds.height if rounds.height else None
     deepest = max(rounds["drafted"].to_list(), default=0)
-    return Acceptance(length, rate(accepted, drafted), rounds.height, tuple(position_of(rounds, place) for place in range(deepest)))
+    return Acceptance(
+        length,
+        rate(accepted, drafted),
+        rounds.height,
+        tuple(position_of(rounds, place) for place in range(deepest)),
+    )
 
 
 def position_of(rounds: pl.DataFrame, place: int) -> Position:
     """A draft is judged iff all before it were accepted and the request went on: a request's end is no miss."""
     offered = rounds.filter(pl.col("drafted") > place)
     accepted = int((offered["accepted"] > place).sum())
-    met_and_missed = offered.filter((pl.col("accepted") == place) & pl.col("finish").is_null()).height
+    met_and_missed = offered.filter(
+        (pl.col("accepted") == place) & pl.col("finish").is_null()
+    ).height
     return Position(place, offered.height, accepted + met_and_missed, accepted)

@@ -10,8 +10,19 @@ from typing import Any
 
 from experiments.report.runs import Run
 
-APART = {"seed", "cache_dir", "parity", "plain", "launcher", "resume", "report"}  # keys that make no arm
-ALWAYS = ("policy", "policy.k")  # named even where they do not vary: without them no row can be read
+APART = {
+    "seed",
+    "cache_dir",
+    "parity",
+    "plain",
+    "launcher",
+    "resume",
+    "report",
+}  # keys that make no arm
+ALWAYS = (
+    "policy",
+    "policy.k",
+)  # named even where they do not vary: without them no row can be read
 NO_VALUE = "none"
 WORST = ("invalid", "unchecked", "numerically equal", "exact")
 
@@ -31,7 +42,10 @@ class Arm:
     @property
     def parity(self) -> str:
         """Of its worst run."""
-        return min((run.parity for run in self.runs), key=lambda label: WORST.index(label) if label in WORST else 0)
+        return min(
+            (run.parity for run in self.runs),
+            key=lambda label: WORST.index(label) if label in WORST else 0,
+        )
 
     @property
     def ranks(self) -> bool:
@@ -63,7 +77,11 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
 
 def facts(run: Run) -> dict[str, str]:
     """What may tell a run from another, as text: its config, the evidence, the machine, the code."""
-    known = {key: text(value) for key, value in run.config.items() if key.partition(".")[0] not in APART and "._" not in key}
+    known = {
+        key: text(value)
+        for key, value in run.config.items()
+        if key.partition(".")[0] not in APART and "._" not in key
+    }
     if is_static(run):  # whichever file of the group named it
         known["policy"] = "static_k"
     commit, versions = run.code
@@ -89,9 +107,14 @@ def varying(described: Sequence[dict[str, str]]) -> list[str]:
         within: dict[str | None, set[str | None]] = defaultdict(set)
         for known in described:
             within[known.get(group) if group != name else None].add(known.get(name))
-        if any(len(values) > 1 for values in within.values()) or (name in ALWAYS and any(name in known for known in described)):
+        if any(len(values) > 1 for values in within.values()) or (
+            name in ALWAYS and any(name in known for known in described)
+        ):
             found.append(name)
-    return sorted(found, key=lambda name: (name != "policy", not name.startswith("policy."), names.index(name)))
+    return sorted(
+        found,
+        key=lambda name: (name != "policy", not name.startswith("policy."), names.index(name)),
+    )
 
 
 def label(values: dict[str, str], keys: Sequence[str]) -> str:

@@ -14,7 +14,9 @@ def parse_baseline(given: str | None) -> dict[str, str] | None:
         return None
     parts = [part.partition("=") for part in given.split(",")]
     if any(not (key.strip() and equals and value.strip()) for key, equals, value in parts):
-        raise BadInput(f"--baseline is {given!r}, expected key=value pairs like policy=static_k,policy.k=1")
+        raise BadInput(
+            f"--baseline is {given!r}, expected key=value pairs like policy=static_k,policy.k=1"
+        )
     return {key.strip(): value.strip() for key, _, value in parts}
 
 
@@ -43,14 +45,23 @@ def default_of(arms: Sequence[Arm]) -> dict[str, str]:
         return {"policy": "static_k", "policy.k": "0"}
     first = arms[0].values
     policies = {arm.values.get("policy") for arm in arms}
-    return {key: value for key, value in first.items() if key == "policy" or key.startswith("policy.")} if len(policies) > 1 else first
+    return (
+        {key: value for key, value in first.items() if key == "policy" or key.startswith("policy.")}
+        if len(policies) > 1
+        else first
+    )
 
 
 def matches(arm: Arm, wanted: dict[str, str]) -> bool:
     config = arm.runs[0].config
-    return all(value in (arm.values.get(key), text(config[key]) if key in config else None) for key, value in wanted.items())
+    return all(
+        value in (arm.values.get(key), text(config[key]) if key in config else None)
+        for key, value in wanted.items()
+    )
 
 
 def differing(arm: Arm, other: Arm, free: set[str]) -> int:
-    keys = {key for key in arm.values.keys() | other.values.keys() if key.partition(".")[0] not in free}
+    keys = {
+        key for key in arm.values.keys() | other.values.keys() if key.partition(".")[0] not in free
+    }
     return sum(arm.values.get(key) != other.values.get(key) for key in keys)

@@ -54,11 +54,19 @@ class Report:
         drawn = []
         for plot in PICTURES:
             made = plot.draw(View(self.rows))
-            drawn.append(Drawn(plot, [], made) if isinstance(made, str) else Drawn(plot, made, None))
+            drawn.append(
+                Drawn(plot, [], made) if isinstance(made, str) else Drawn(plot, made, None)
+            )
         return drawn
 
 
-def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = False, out: Path | None = None) -> Report:
+def build(
+    folder: Path,
+    *,
+    baseline: str | None = None,
+    mix_versions: bool = False,
+    out: Path | None = None,
+) -> Report:
     """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that fits nothing, two
     versions of the code unless `mix_versions`."""
     try:
@@ -73,9 +81,17 @@ def build(folder: Path, *, baseline: str | None = None, mix_versions: bool = Fal
     arms = arms_of(runs)
     wanted = parse_baseline(baseline)
     rows = headline(arms, baselines(arms, wanted))
-    command = ["python", "-m", "experiments.report", str(folder), *(["--baseline", baseline] if baseline else [])]
+    command = [
+        "python",
+        "-m",
+        "experiments.report",
+        str(folder),
+        *(["--baseline", baseline] if baseline else []),
+    ]
     command += (["--mix-versions"] if mix_versions else []) + (["--out", str(out)] if out else [])
-    return Report(folder, runs, rows, not_run(folder), notes(runs, rows, len(codes)), shlex.join(command))
+    return Report(
+        folder, runs, rows, not_run(folder), notes(runs, rows, len(codes)), shlex.join(command)
+    )
 
 
 def difference(codes: Sequence[tuple[str, str]]) -> str:

@@ -36,10 +36,25 @@ def both(pair: tuple[float | None, float | None]) -> str:
 
 
 COLUMNS = (
-    Column("#", "rank by tokens/s among arms with the same baseline", lambda r: number(r.rank, "d"), lambda r: r.rank),
+    Column(
+        "#",
+        "rank by tokens/s among arms with the same baseline",
+        lambda r: number(r.rank, "d"),
+        lambda r: r.rank,
+    ),
     Column("arm", "what varies between the runs", lambda r: r.arm.label, lambda r: r.arm.label),
-    Column("parity", "tokens against plain decoding, one by one", lambda r: r.arm.parity, lambda r: r.arm.parity),
-    Column("tokens/s", "decode only, all runs together", lambda r: number(r.tokens_per_s, ".1f"), lambda r: r.tokens_per_s),
+    Column(
+        "parity",
+        "tokens against plain decoding, one by one",
+        lambda r: r.arm.parity,
+        lambda r: r.arm.parity,
+    ),
+    Column(
+        "tokens/s",
+        "decode only, all runs together",
+        lambda r: number(r.tokens_per_s, ".1f"),
+        lambda r: r.tokens_per_s,
+    ),
     Column(
         "ratio",
         "to the baseline, paired by prompt and seed, 95% interval",
@@ -47,7 +62,10 @@ COLUMNS = (
         lambda r: r.ratio.value if r.ratio else None,
     ),
     Column(
-        "× plain", "to the fastest plain decoding, timed in the same job", lambda r: number(r.over_plain, ".2f"), lambda r: r.over_plain
+        "× plain",
+        "to the fastest plain decoding, timed in the same job",
+        lambda r: number(r.over_plain, ".2f"),
+        lambda r: r.over_plain,
     ),
     Column(
         "accept. length",
@@ -55,9 +73,24 @@ COLUMNS = (
         lambda r: number(r.acceptance.length, ".2f"),
         lambda r: r.acceptance.length,
     ),
-    Column("novel", "acceptance of first drafts whose 4-gram is new", lambda r: number(r.novel, ".2f"), lambda r: r.novel),
-    Column("repetition", "share of tokens after the first repeated 16-gram", lambda r: number(r.repetition, ".2f"), lambda r: r.repetition),
-    Column("rows wasted", "of rows verified, padding included", lambda r: number(r.wasted, ".0%"), lambda r: r.wasted),
+    Column(
+        "novel",
+        "acceptance of first drafts whose 4-gram is new",
+        lambda r: number(r.novel, ".2f"),
+        lambda r: r.novel,
+    ),
+    Column(
+        "repetition",
+        "share of tokens after the first repeated 16-gram",
+        lambda r: number(r.repetition, ".2f"),
+        lambda r: r.repetition,
+    ),
+    Column(
+        "rows wasted",
+        "of rows verified, padding included",
+        lambda r: number(r.wasted, ".0%"),
+        lambda r: r.wasted,
+    ),
     Column("captures", "graph pairs captured", lambda r: str(r.captures), lambda r: r.captures),
     Column("TTFT p50 / p99", "ms", lambda r: both(r.ttft), lambda r: r.ttft[0]),
     Column("ITL p50 / p99", "ms between two deliveries", lambda r: both(r.itl), lambda r: r.itl[0]),

@@ -87,10 +87,14 @@ def draw_mark(ax: Any, mark: Mark, place: dict[str, int]) -> None:
             label=name,
         )
     elif isinstance(mark, Bars):
-        places = [place.get(entry, entry) if isinstance(entry, str) else entry for entry in mark.place]
+        places = [
+            place.get(entry, entry) if isinstance(entry, str) else entry for entry in mark.place
+        ]
         base = list(mark.base) or [0.0] * len(places)
         style: dict[str, Any] = (
-            {"color": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.3} if mark.hatched else {"color": colour}
+            {"color": "none", "edgecolor": colour, "hatch": "////", "linewidth": 0.3}
+            if mark.hatched
+            else {"color": colour}
         )
         if mark.across:
             ax.barh(places, mark.length, left=base, height=THICK, label=name, **style)
@@ -100,15 +104,29 @@ def draw_mark(ax: Any, mark: Mark, place: dict[str, int]) -> None:
         draw_points(ax, mark, place, colour, name)
 
 
-def draw_points(ax: Any, mark: Points, place: dict[str, int], colour: str, name: str | None) -> None:
+def draw_points(
+    ax: Any, mark: Points, place: dict[str, int], colour: str, name: str | None
+) -> None:
     y: list[float] = [place[entry] if isinstance(entry, str) else entry for entry in mark.y]
-    style = {"color": colour, "marker": SYMBOLS[mark.symbol], "linestyle": "none", "markersize": 5, "label": name}
+    style = {
+        "color": colour,
+        "marker": SYMBOLS[mark.symbol],
+        "linestyle": "none",
+        "markersize": 5,
+        "label": name,
+    }
     if not mark.low:
         ax.plot(mark.x, y, **style)
         return
     centres = [float(value) for value in (mark.x if mark.across else y)]
-    down = [0.0 if low is None else max(0.0, middle - low) for low, middle in zip(mark.low, centres, strict=True)]
-    up = [0.0 if high is None else max(0.0, high - middle) for high, middle in zip(mark.high, centres, strict=True)]
+    down = [
+        0.0 if low is None else max(0.0, middle - low)
+        for low, middle in zip(mark.low, centres, strict=True)
+    ]
+    up = [
+        0.0 if high is None else max(0.0, high - middle)
+        for high, middle in zip(mark.high, centres, strict=True)
+    ]
     ax.errorbar(mark.x, y, **{"xerr" if mark.across else "yerr": [down, up]}, capsize=2, **style)
 
 
@@ -122,7 +140,15 @@ def draw_heat(ax: Any, mark: Heat) -> None:
     for j, row in enumerate(mark.z):
         for i, value in enumerate(row):
             if value is not None:
-                ax.text(i, j, f"{value:.2f}", ha="center", va="center", fontsize=8, color="white" if value < half else "black")
+                ax.text(
+                    i,
+                    j,
+                    f"{value:.2f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if value < half else "black",
+                )
 
 
 def plain(text: str) -> str:

@@ -56,7 +56,14 @@ def categories(panel: Panel) -> list[str]:
     """The names along y, first at the top."""
     bars = [mark.place for mark in panel.marks if isinstance(mark, Bars) and mark.across]
     points = [mark.y for mark in panel.marks if isinstance(mark, Points)]
-    return list(dict.fromkeys(name for places in (panel.order, *bars, *points) for name in places if isinstance(name, str)))
+    return list(
+        dict.fromkeys(
+            name
+            for places in (panel.order, *bars, *points)
+            for name in places
+            if isinstance(name, str)
+        )
+    )
 
 
 def shown(values: Sequence[Any]) -> list[Any]:
@@ -88,14 +95,36 @@ def trace_of(mark: Mark) -> dict[str, Any]:
         base |= {"hovertext": shown(mark.hover), "hoverinfo": "text"}
     if isinstance(mark, Bars):
         along, other = ("x", "y") if mark.across else ("y", "x")
-        pattern = {"shape": "/", "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35} if mark.hatched else {}
+        pattern = (
+            {
+                "shape": "/",
+                "fgcolor": colour,
+                "bgcolor": "rgba(0,0,0,0)",
+                "size": 5,
+                "solidity": 0.35,
+            }
+            if mark.hatched
+            else {}
+        )
         marker = {"color": colour, "pattern": pattern, "line": {"width": 0.5, "color": colour}}
-        bars = base | {"type": "bar", "orientation": "h" if mark.across else "v", along: list(mark.length), other: shown(mark.place)}
+        bars = base | {
+            "type": "bar",
+            "orientation": "h" if mark.across else "v",
+            along: list(mark.length),
+            other: shown(mark.place),
+        }
         return bars | {"base": list(mark.base) or None, "width": THICK, "marker": marker}
     if isinstance(mark, Line):
         style = {"color": colour, "width": 2, "dash": "dash" if mark.dashed else "solid"}
         mode = "lines+markers" if mark.dots else "lines"
-        return base | {"type": "scatter", "mode": mode, "x": shown(mark.x), "y": list(mark.y), "line": style, "marker": {"size": 7}}
+        return base | {
+            "type": "scatter",
+            "mode": mode,
+            "x": shown(mark.x),
+            "y": list(mark.y),
+            "line": style,
+            "marker": {"size": 7},
+        }
     points = base | {"type": "scatter", "mode": "markers", "x": shown(mark.x), "y": shown(mark.y)}
     points["marker"] = {"color": colour, "size": 9, "symbol": mark.symbol}
     if mark.low:
@@ -105,6 +134,20 @@ def trace_of(mark: Mark) -> dict[str, Any]:
 
 def errors(mark: Points, colour: str) -> dict[str, Any]:
     centres = mark.x if mark.across else mark.y
-    up = [0.0 if high is None else high - float(middle) for high, middle in zip(mark.high, centres, strict=True)]
-    down = [0.0 if low is None else float(middle) - low for low, middle in zip(mark.low, centres, strict=True)]
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": colour, "thickness": 1.5, "width": 4}
+    up = [
+        0.0 if high is None else high - float(middle)
+        for high, middle in zip(mark.high, centres, strict=True)
+    ]
+    down = [
+        0.0 if low is None else float(middle) - low
+        for low, middle in zip(mark.low, centres, strict=True)
+    ]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "color": colour,
+        "thickness": 1.5,
+        "width": 4,
+    }

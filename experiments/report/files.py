@@ -12,7 +12,13 @@ from experiments.report.page import html, text
 from experiments.report.tables import latex
 
 
-def write(folder: Path, out: Path | None = None, *, baseline: str | None = None, mix_versions: bool = False) -> str:
+def write(
+    folder: Path,
+    out: Path | None = None,
+    *,
+    baseline: str | None = None,
+    mix_versions: bool = False,
+) -> str:
     """index.html, report.md, results.parquet, results.tex and plots/ in `out` (folder/report), each written whole.
     Returns what was made, in words.
     Raises BadInput."""

@@ -15,15 +15,23 @@ def windows_of_grants(run: Run) -> list[tuple[str, int, int, bool, bool]] | None
     grants, steps, rounds = run.table("grants"), run.steps, run.rounds
     if grants is None or steps is None or rounds is None:
         return None
-    windows = steps.filter(pl.col("kind") == "window").sort("start_s").select("start_s", "speculative")
-    held = rounds.sort("start_s").join_asof(windows, on="start_s", strategy="backward", tolerance=None).filter(pl.col("speculative"))
+    windows = (
+        steps.filter(pl.col("kind") == "window").sort("start_s").select("start_s", "speculative")
+    )
+    held = (
+        rounds.sort("start_s")
+        .join_asof(windows, on="start_s", strategy="backward", tolerance=None)
+        .filter(pl.col("speculative"))
+    )
     own: dict[str, list[int]] = defaultdict(list)
     for request, window in held.sort("window").select("request", "window").iter_rows():
         own[request].append(window)
     found = []
     seen: dict[str, int] = defaultdict(int)
     last_of = dict(grants.sort("began").select("request", "began").iter_rows())
-    for request, began, rounds_held, again in grants.sort("began").select("request", "began", "rounds", "again").iter_rows():
+    for request, began, rounds_held, again in (
+        grants.sort("began").select("request", "began", "rounds", "again").iter_rows()
+    ):
         count = rounds_held if again else rounds_held - 1
         part = own[request][seen[request] : seen[request] + count]
         seen[request] += count

@@ -44,11 +44,23 @@ def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[ReportRow]:
     rows = [row_of(arm, against.get(arm.label)) for arm in arms]
     ranks: dict[str, int] = {}
     for base in {row.against for row in rows}:
-        ranking = sorted((row for row in rows if row.against == base and row.arm.ranks and row.tokens_per_s), key=speed, reverse=True)
+        ranking = sorted(
+            (row for row in rows if row.against == base and row.arm.ranks and row.tokens_per_s),
+            key=speed,
+            reverse=True,
+        )
         ranks |= {row.arm.label: place for place, row in enumerate(ranking, start=1)}
     ranked = [replace(row, rank=ranks.get(row.arm.label)) for row in rows]
     bases = list(dict.fromkeys(row.against for row in rows))
-    return sorted(ranked, key=lambda row: (bases.index(row.against), not row.is_baseline, row.rank is None, row.rank or 0))
+    return sorted(
+        ranked,
+        key=lambda row: (
+            bases.index(row.against),
+            not row.is_baseline,
+            row.rank is None,
+            row.rank or 0,
+        ),
+    )
 
 
 def speed(row: ReportRow) -> float:
@@ -58,9 +70,16 @@ def speed(row: ReportRow) -> float:
 def row_of(arm: Arm, base: Arm | None) -> ReportRow:
     metrics = [run.metrics for run in arm.runs]
     committed, seconds = total(metrics, "tokens_committed"), total(metrics, "decode_s")
-    hits, misses = (sum((each.get("layouts") or {}).get(name) or 0 for each in metrics) for name in ("hits", "misses"))
+    hits, misses = (
+        sum((each.get("layouts") or {}).get(name) or 0 for each in metrics)
+        for name in ("hits", "misses")
+    )
     verified = total(metrics, "rows_verified") + total(metrics, "rows_padded")
-    over = [each["tokens_per_s"] / plain for each in metrics if each.get("tokens_per_s") and (plain := each.get("plain_tokens_per_s"))]
+    over = [
+        each["tokens_per_s"] / plain
+        for each in metrics
+        if each.get("tokens_per_s") and (plain := each.get("plain_tokens_per_s"))
+    ]
     return ReportRow(
         arm=arm,
         tokens_per_s=rate(committed, seconds),
@@ -84,7 +103,9 @@ def total(metrics: Sequence[dict[str, Any]], name: str) -> float:
 
 def latency(metrics: Sequence[dict[str, Any]], name: str) -> tuple[float | None, float | None]:
     figures = [((each.get("latency") or {}).get(name)) or {} for each in metrics]
-    return middle([each.get("p50") for each in figures]), middle([each.get("p99") for each in figures])
+    return middle([each.get("p50") for each in figures]), middle(
+        [each.get("p99") for each in figures]
+    )
 
 
 def middle(values: Sequence[float | None]) -> float | None:

@@ -7,11 +7,15 @@ from experiments.report.headline import ReportRow
 
 def policy_of(row: ReportRow) -> str:
     own = {key: value for key, value in row.arm.values.items() if key.partition(".")[0] == "policy"}
-    return " ".join(f"{key.partition('.')[2]}={value}" if "." in key else value for key, value in own.items())
+    return " ".join(
+        f"{key.partition('.')[2]}={value}" if "." in key else value for key, value in own.items()
+    )
 
 
 def others_of(row: ReportRow) -> dict[str, str]:
-    return {key: value for key, value in row.arm.values.items() if key.partition(".")[0] != "policy"}
+    return {
+        key: value for key, value in row.arm.values.items() if key.partition(".")[0] != "policy"
+    }
 
 
 def knobs_of(row: ReportRow) -> dict[str, str]:

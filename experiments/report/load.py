@@ -21,9 +21,18 @@ def table(runs: list[Run], extra: list[dict[str, Any]] | None = None) -> pl.Data
     """extra: further columns, by run."""
     rows = []
     for run, more in zip(runs, extra or [{}] * len(runs), strict=True):
-        metrics = {name: value for name, value in flatten(run.metrics).items() if not isinstance(value, list)}
+        metrics = {
+            name: value
+            for name, value in flatten(run.metrics).items()
+            if not isinstance(value, list)
+        }
         config = {f"config.{name}": value for name, value in run.config.items()}
-        rows.append({"folder": str(run.folder), "state": run.state, "error": run.error} | more | metrics | config)
+        rows.append(
+            {"folder": str(run.folder), "state": run.state, "error": run.error}
+            | more
+            | metrics
+            | config
+        )
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pl.DataFrame({name: column([row.get(name) for row in rows]) for name in names})
 
@@ -35,4 +44,10 @@ def column(values: list[Any]) -> pl.Series:
         return pl.Series(values)
     if kinds <= {int, float}:
         return pl.Series(values, dtype=pl.Float64)
-    return pl.Series([value if value is None or isinstance(value, str) else json.dumps(value) for value in values], dtype=pl.String)
+    return pl.Series(
+        [
+            value if value is None or isinstance(value, str) else json.dumps(value)
+            for value in values
+        ],
+        dtype=pl.String,
+    )

@@ -21,12 +21,18 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
         counts = ", ".join(f"{sum(run.state == state for run in runs)} {state}" for state in states)
         found.append(f"Not all of {len(runs)} jobs are whole: {counts}. They are listed below.")
     if codes > 1:
-        found.append(f"{codes} versions of the code are mixed, as asked: a difference between arms may be one of versions.")
+        found.append(
+            f"{codes} versions of the code are mixed, as asked: a difference between arms may be one of versions."
+        )
     if any(run.code[0].endswith("+") for run in runs if run.counts):
-        found.append("The code had uncommitted changes: its commit (with +) does not tell it whole.")
+        found.append(
+            "The code had uncommitted changes: its commit (with +) does not tell it whole."
+        )
     few = sum(len(arm.runs) < LEAST_RUNS for arm in arms)
     if few:
-        found.append(f"{few} of {len(arms)} arms have fewer than {LEAST_RUNS} runs: differences between runs are not in their intervals.")
+        found.append(
+            f"{few} of {len(arms)} arms have fewer than {LEAST_RUNS} runs: differences between runs are not in their intervals."
+        )
     if any(row.ratio and row.ratio.few for row in rows):
         found.append("† The interval rests on fewer than 5 prompts: a hint, not a finding.")
     if drift := machine_drift(rows):
@@ -36,7 +42,9 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
         )
     bad = [arm for arm in arms if not arm.ranks]
     if bad:
-        found.append(f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared.")
+        found.append(
+            f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared."
+        )
     return found
 
 
@@ -47,6 +55,8 @@ def machine_drift(rows: Sequence[ReportRow]) -> float | None:
     for row in rows:
         for run in row.arm.runs:
             if run.metrics.get("plain_tokens_per_s"):
-                plain[tuple(others_of(row).items()), run.seed].append(run.metrics["plain_tokens_per_s"])
+                plain[tuple(others_of(row).items()), run.seed].append(
+                    run.metrics["plain_tokens_per_s"]
+                )
     drift = max((max(speeds) / min(speeds) - 1 for speeds in plain.values()), default=0.0)
     return drift if drift > QUIET else None

@@ -20,7 +20,11 @@ TEXTS, LETTERS = 8, 400
 
 def html(report: Report, drawn: list[Drawn]) -> str:
     environment = Environment(
-        loader=FileSystemLoader(HERE / "template"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE / "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     panels = [panel for one in drawn for panel in one.panels]
     return environment.get_template("page.html.j2").render(
@@ -33,7 +37,11 @@ def html(report: Report, drawn: list[Drawn]) -> str:
         css=Markup((HERE / "template" / "page.css").read_text(encoding="utf-8")),
         js=Markup((HERE / "template" / "page.js").read_text(encoding="utf-8")),
         plotly=Markup(get_plotlyjs()) if panels else "",
-        figures=Markup(json.dumps([figure(panel) for panel in panels]).replace("<", "\\u003c").replace("\u2028", " ")),
+        figures=Markup(
+            json.dumps([figure(panel) for panel in panels])
+            .replace("<", "\\u003c")
+            .replace("\u2028", " ")
+        ),
     )
 
 
@@ -46,7 +54,10 @@ def texts(report: Report) -> list[tuple[str, str]]:
 
 def text(report: Report, drawn: list[Drawn]) -> str:
     """report.md"""
-    parts = [f"# Report of {markdown_cell(report.folder.name)}", *(f"- {markdown_cell(note)}" for note in report.notes)]
+    parts = [
+        f"# Report of {markdown_cell(report.folder.name)}",
+        *(f"- {markdown_cell(note)}" for note in report.notes),
+    ]
     if not report.rows:
         parts.append("No run has figures.")
     for evidence, rows in report.by_evidence.items():
@@ -57,10 +68,16 @@ def text(report: Report, drawn: list[Drawn]) -> str:
             parts.append(f"Not drawn: {one.reason}.")
         else:
             kinds = ", ".join(dict.fromkeys(panel.evidence for panel in one.panels))
-            parts += [f"{one.plot.says} Evidence: {kinds}.\n", f"![{one.plot.title}](plots/{one.plot.key}.svg)"]
+            parts += [
+                f"{one.plot.says} Evidence: {kinds}.\n",
+                f"![{one.plot.title}](plots/{one.plot.key}.svg)",
+            ]
     if report.failed or report.missing:
         parts.append("\n## Failed, unfinished and not run\n")
-        parts += [f"- {run.state}: {markdown_cell(run.folder.name)}: {markdown_cell(trouble(run))}" for run in report.failed]
+        parts += [
+            f"- {run.state}: {markdown_cell(run.folder.name)}: {markdown_cell(trouble(run))}"
+            for run in report.failed
+        ]
         parts += [f"- not run: {markdown_cell(job)}" for job in report.missing]
     parts.append(f"\nMade by: `{report.command}`\n")
     return "\n".join(parts)

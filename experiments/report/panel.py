@@ -9,7 +9,18 @@ from experiments.report.arms import Arm
 from experiments.report.headline import ReportRow
 from experiments.report.runs import Run
 
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999933", "#ee8866", "#44bb99", "#997700")
+COLOURS = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#ccbb44",
+    "#66ccee",
+    "#aa3377",
+    "#999933",
+    "#ee8866",
+    "#44bb99",
+    "#997700",
+)
 Place = float | str
 
 
@@ -100,7 +111,9 @@ class Panel:
     def __post_init__(self) -> None:
         kinds = sorted({run.evidence for run in self.shows})
         if len(kinds) != 1:
-            raise MixedEvidence(f"{self.title}: evidence {', '.join(kinds) or 'none'} on one axis, expected one kind")
+            raise MixedEvidence(
+                f"{self.title}: evidence {', '.join(kinds) or 'none'} on one axis, expected one kind"
+            )
         object.__setattr__(self, "evidence", kinds[0])
 
 
@@ -133,9 +146,15 @@ def most(rows: Sequence[ReportRow], count: int) -> list[ReportRow]:
     """As many arms as a plot can hold: baselines, then the fastest of each baseline in turn; in their own order."""
     if len(rows) <= count:
         return list(rows)
-    chosen = sorted(rows, key=lambda row: (not row.is_baseline, row.rank is None, row.rank or 0))[:count]
+    chosen = sorted(rows, key=lambda row: (not row.is_baseline, row.rank is None, row.rank or 0))[
+        :count
+    ]
     return [row for row in rows if row in chosen]
 
 
 def shown(rows: Sequence[ReportRow], kept: Sequence[ReportRow]) -> str:
-    return f" ({len(kept)} of {len(rows)} arms; all are in results.parquet)" if len(kept) < len(rows) else ""
+    return (
+        f" ({len(kept)} of {len(rows)} arms; all are in results.parquet)"
+        if len(kept) < len(rows)
+        else ""
+    )

@@ -13,11 +13,18 @@ def not_run(folder: Path) -> list[str]:
     missing: list[str] = []
     for file in sorted(folder.rglob("sweep.json")):
         try:
-            jobs = [(str(job["name"]), " ".join(job["overrides"])) for job in json.loads(file.read_text(encoding="utf-8"))["jobs"]]
+            jobs = [
+                (str(job["name"]), " ".join(job["overrides"]))
+                for job in json.loads(file.read_text(encoding="utf-8"))["jobs"]
+            ]
         except (OSError, ValueError, KeyError, TypeError) as wrong:
-            missing.append(f"the jobs of {file.parent.name}: sweep.json cannot be read ({first_line(wrong)})")
+            missing.append(
+                f"the jobs of {file.parent.name}: sweep.json cannot be read ({first_line(wrong)})"
+            )
             continue
         for name, overrides in jobs:
             if not is_run(job := file.parent / name):
-                missing.append(f"{name}: {overrides}{' (just begun, or killed)' if job.exists() else ''}")
+                missing.append(
+                    f"{name}: {overrides}{' (just begun, or killed)' if job.exists() else ''}"
+                )
     return missing

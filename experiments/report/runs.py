@@ -37,7 +37,9 @@ class Run:
     @property
     def counts(self) -> bool:
         """Whether it has figures to show: it is whole, or it failed for its tokens alone and is shown as invalid."""
-        return bool(self.metrics) and (self.state == "ok" or (self.state == "failed" and self.parity == "invalid"))
+        return bool(self.metrics) and (
+            self.state == "ok" or (self.state == "failed" and self.parity == "invalid")
+        )
 
     @property
     def evidence(self) -> str:
@@ -51,7 +53,9 @@ class Run:
     def code(self) -> tuple[str, str]:
         """The project's commit and the versions of what it stands on."""
         versions = self.metrics.get("versions") or {}
-        return str(self.metrics.get("git_commit")), ", ".join(f"{name} {value}" for name, value in sorted(versions.items()))
+        return str(self.metrics.get("git_commit")), ", ".join(
+            f"{name} {value}" for name, value in sorted(versions.items())
+        )
 
     @cached_property
     def rounds(self) -> pl.DataFrame | None:
@@ -72,7 +76,10 @@ class Run:
     def texts(self) -> list[dict[str, Any]]:
         """The lines of tokens.jsonl."""
         try:
-            return [json.loads(line) for line in (self.folder / "tokens.jsonl").read_text(encoding="utf-8").splitlines()]
+            return [
+                json.loads(line)
+                for line in (self.folder / "tokens.jsonl").read_text(encoding="utf-8").splitlines()
+            ]
         except (OSError, ValueError):
             return []
 
@@ -81,7 +88,9 @@ def find_runs(folder: Path) -> list[Run]:
     """Every run at or below the folder, in the order of their paths. Raises ValueError where the folder does not exist."""
     if not folder.is_dir():
         raise ValueError(f"DIR is {folder}, expected a folder of runs")
-    found = {file.parent.parent for file in folder.rglob(".hydra/config.yaml")} | {file.parent for file in folder.rglob("status.json")}
+    found = {file.parent.parent for file in folder.rglob(".hydra/config.yaml")} | {
+        file.parent for file in folder.rglob("status.json")
+    }
     return [read_run(one) for one in sorted(found)]
 
 
@@ -121,14 +130,22 @@ def read_config(hydra: Path) -> dict[str, Any]:
     if not isinstance(saved, dict):
         raise ValueError("not a mapping")
     flat = flatten(saved)
-    return {name: choice_of(node) for name, node in saved.items() if isinstance(node, dict)} | flat | choices(hydra / "hydra.yaml", saved)
+    return (
+        {name: choice_of(node) for name, node in saved.items() if isinstance(node, dict)}
+        | flat
+        | choices(hydra / "hydra.yaml", saved)
+    )
 
 
 def choices(file: Path, saved: dict[str, Any]) -> dict[str, str]:
     """The chosen file of every config group, where Hydra's own notes are there."""
     try:
         notes = yaml.load(file.read_text(encoding="utf-8"), LOADER)["hydra"]["runtime"]["choices"]
-        return {name: str(choice) for name, choice in notes.items() if name in saved and choice is not None}
+        return {
+            name: str(choice)
+            for name, choice in notes.items()
+            if name in saved and choice is not None
+        }
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         return {}
 

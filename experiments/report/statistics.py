@@ -37,13 +37,18 @@ def work_of(run: Run) -> dict[str, tuple[float, float]]:
     rounds = run.rounds
     if rounds is None or not rounds.height:
         return {}
-    share = (pl.col("end_s") - pl.col("start_s")) * pl.col("rows") / pl.col("rows").sum().over("window")
+    share = (
+        (pl.col("end_s") - pl.col("start_s")) * pl.col("rows") / pl.col("rows").sum().over("window")
+    )
     shared = rounds.select("request", "committed", share.alias("seconds"))
     parts = shared.group_by("request").agg(pl.col("committed").sum(), pl.col("seconds").sum())
     total = parts["seconds"].sum()
     scale = run.metrics["decode_s"] / total if total and run.metrics.get("decode_s") else 1.0
     hashes = {line["request"]: line["prompt_hash"] for line in run.texts}
-    return {f"{name} {hashes.get(name)}": (tokens, seconds * scale) for name, tokens, seconds in parts.iter_rows()}
+    return {
+        f"{name} {hashes.get(name)}": (tokens, seconds * scale)
+        for name, tokens, seconds in parts.iter_rows()
+    }
 
 
 def paired(arm: Sequence[Run], base: Sequence[Run]) -> list[tuple[Run, Run]]:
@@ -56,7 +61,9 @@ def paired(arm: Sequence[Run], base: Sequence[Run]) -> list[tuple[Run, Run]]:
 
 def ratio_of(arm: Sequence[Run], base: Sequence[Run], resamples: int = RESAMPLES) -> Ratio | None:
     """Speed of an arm over the base's, on the prompts and seeds both have; None where there are none."""
-    return ratio_of_work([(work_of(run), work_of(other)) for run, other in paired(arm, base)], resamples)
+    return ratio_of_work(
+        [(work_of(run), work_of(other)) for run, other in paired(arm, base)], resamples
+    )
 
 
 Work = dict[str, tuple[float, float]]
@@ -66,7 +73,9 @@ def ratio_of_work(pairs: Sequence[tuple[Work, Work]], resamples: int = RESAMPLES
     """Both prompts and pairs of runs are drawn with replacement, each on its own; a cell weighs the product of its two counts (the
     "pigeonhole" bootstrap, Owen 2007, doi 10.1214/07-AOAS122): prompts stay whole blocks and drift between runs is not forgotten."""
     prompts = sorted({prompt for work, other in pairs for prompt in work.keys() & other.keys()})
-    cells = np.zeros((4, len(prompts), len(pairs)))  # tokens, seconds, the base's tokens, the base's seconds
+    cells = np.zeros(
+        (4, len(prompts), len(pairs))
+    )  # tokens, seconds, the base's tokens, the base's seconds
     place = {prompt: i for i, prompt in enumerate(prompts)}
     for j, (work, other) in enumerate(pairs):
         for prompt in work.keys() & other.keys():
@@ -88,9 +97,15 @@ def resampled(cells: np.ndarray, resamples: int) -> np.ndarray:
     found = []
     for start in range(0, resamples, CHUNK):
         count = min(CHUNK, resamples - start)
-        of_prompts = random.multinomial(prompts, np.full(prompts, 1 / prompts), size=count).astype(float)  # [count, prompts]
-        of_pairs = random.multinomial(pairs, np.full(pairs, 1 / pairs), size=count)  # [count, pairs]
-        tokens, seconds, base_tokens, base_seconds = ((of_prompts @ cell * of_pairs).sum(-1) for cell in cells)
+        of_prompts = random.multinomial(prompts, np.full(prompts, 1 / prompts), size=count).astype(
+            float
+        )  # [count, prompts]
+        of_pairs = random.multinomial(
+            pairs, np.full(pairs, 1 / pairs), size=count
+        )  # [count, pairs]
+        tokens, seconds, base_tokens, base_seconds = (
+            (of_prompts @ cell * of_pairs).sum(-1) for cell in cells
+        )
         kept = (seconds > 0) & (base_tokens > 0) & (base_seconds > 0)
         found.append(tokens[kept] * base_seconds[kept] / (seconds[kept] * base_tokens[kept]))
     return np.concatenate(found)

@@ -25,11 +25,23 @@ LATEX = {
     "<": r"$<$",
     ">": r"$>$",
 }
-IN_PAPER = ("arm", "parity", "tokens/s", "ratio", "accept. length", "novel", "rows wasted", "ITL p50 / p99")
+IN_PAPER = (
+    "arm",
+    "parity",
+    "tokens/s",
+    "ratio",
+    "accept. length",
+    "novel",
+    "rows wasted",
+    "ITL p50 / p99",
+)
 
 
 def markdown(rows: Sequence[ReportRow]) -> str:
-    lines = ["| " + " | ".join(column.name for column in COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines = [
+        "| " + " | ".join(column.name for column in COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
     for row in rows:
         cells = [markdown_cell(column.cell(row)) for column in COLUMNS]
         if row.arm.parity == "invalid":
@@ -39,7 +51,12 @@ def markdown(rows: Sequence[ReportRow]) -> str:
 
 
 def markdown_cell(text: str) -> str:
-    return escape(" ".join(text.split()), quote=False).replace("|", "\\|").replace("*", "\\*").replace("`", "\\`")
+    return (
+        escape(" ".join(text.split()), quote=False)
+        .replace("|", "\\|")
+        .replace("*", "\\*")
+        .replace("`", "\\`")
+    )
 
 
 def latex(rows_by_evidence: dict[str, Sequence[ReportRow]]) -> str:
@@ -49,7 +66,11 @@ def latex(rows_by_evidence: dict[str, Sequence[ReportRow]]) -> str:
 
 def latex_table(evidence: str, rows: Sequence[ReportRow]) -> str:
     columns = [column for column in COLUMNS if column.name in IN_PAPER]
-    lines = [f"% evidence: {evidence}", rf"\begin{{tabular}}{{ll{'r' * (len(columns) - 2)}}}", r"\toprule"]
+    lines = [
+        f"% evidence: {evidence}",
+        rf"\begin{{tabular}}{{ll{'r' * (len(columns) - 2)}}}",
+        r"\toprule",
+    ]
     lines += [" & ".join(latex_cell(column.name) for column in columns) + r" \\", r"\midrule"]
     for row in rows:
         cells = [latex_cell(column.cell(row)) for column in columns]

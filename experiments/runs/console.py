@@ -28,10 +28,16 @@ def verdict(parity: dict[str, Any]) -> Text:
         return Text("parity: not checked", style="yellow")
     if parity["exact"]:
         count = parity["checked"]
-        return Text(f"parity: exact, {count} of {count} requests equal plain decoding token by token", style="green")
+        return Text(
+            f"parity: exact, {count} of {count} requests equal plain decoding token by token",
+            style="green",
+        )
     if parity["label"] == "numerically equal":
         count = f"{parity['differing']} of {parity['checked']} requests differ"
-        return Text(f"parity: numerically equal, {count}, by at most {parity['gap']:.3g} in logits", style="yellow")
+        return Text(
+            f"parity: numerically equal, {count}, by at most {parity['gap']:.3g} in logits",
+            style="yellow",
+        )
     first = parity["first_difference"]
     where = f"{first['request']} differs at token {first['index']} (plain {first['plain']}, here {first['run']})"
     return Text(f"parity: NOT exact, {where}", style="bold red")
@@ -47,7 +53,10 @@ def _figures(metrics: dict[str, Any]) -> Table:
         ("mean acceptance length", _number(metrics["mean_acceptance_length"], ".2f")),
         ("acceptance, novel tokens", _number(metrics["acceptance_novel"], ".2f")),
         ("repetition", _number(metrics["repetition"], ".2f")),
-        ("rows kept of rows verified", f"{metrics['rows_kept']} of {metrics['rows_verified']} (and {metrics['rows_padded']} padding)"),
+        (
+            "rows kept of rows verified",
+            f"{metrics['rows_kept']} of {metrics['rows_verified']} (and {metrics['rows_padded']} padding)",
+        ),
         ("windows", str(metrics["windows"])),
         ("tokens committed", str(metrics["tokens_committed"])),
         ("evidence", f"{metrics['evidence']}, {metrics['device']}"),
@@ -57,7 +66,9 @@ def _figures(metrics: dict[str, Any]) -> Table:
 
 
 def _positions(positions: Sequence[dict[str, Any]]) -> Table:
-    table = Table("draft", "offered", "accepted", "conditional", "cumulative", box=None, padding=(0, 2))
+    table = Table(
+        "draft", "offered", "accepted", "conditional", "cumulative", box=None, padding=(0, 2)
+    )
     for row in positions:
         rates = (_number(row["conditional"], ".2f"), _number(row["cumulative"], ".2f"))
         table.add_row(str(row["position"]), str(row["offered"]), str(row["accepted"]), *rates)

@@ -18,12 +18,16 @@ from experiments.io import PROJECT
 CONFIGS = str(PROJECT / "configs")
 
 
-def enter(name: str, arguments: Sequence[str], check: Callable[[DictConfig], Any], job: Callable[[], Any]) -> int:
+def enter(
+    name: str, arguments: Sequence[str], check: Callable[[DictConfig], Any], job: Callable[[], Any]
+) -> int:
     """The exit code: 2 with one line for input that cannot be used. name: of the config; check: raises BadInput."""
     if not shows(arguments):
         try:
             with initialize_config_dir(CONFIGS, version_base="1.3"):
-                check(compose(name, overrides=[one for one in arguments if not one.startswith("-")]))
+                check(
+                    compose(name, overrides=[one for one in arguments if not one.startswith("-")])
+                )
         except (BadInput, HydraException, OmegaConfBaseException) as wrong:
             return refuse(wrong)
     job()

@@ -40,8 +40,14 @@ def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> 
     if spec.study is not None:
         return run_study(spec.study, folder, run_id, console)
     workload = spec.workload
-    runtime = TapeRuntime(spec, workload) if isinstance(workload, TapeWorkload) else _on_model(spec, config)
-    return run_on(runtime, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console)
+    runtime = (
+        TapeRuntime(spec, workload)
+        if isinstance(workload, TapeWorkload)
+        else _on_model(spec, config)
+    )
+    return run_on(
+        runtime, folder, {"run_id": run_id, "fingerprint": fingerprint_of(config)}, console
+    )
 
 
 def _on_model(spec: RunSpec, config: DictConfig) -> Runtime:
@@ -50,12 +56,16 @@ def _on_model(spec: RunSpec, config: DictConfig) -> Runtime:
     return ModelRuntime(spec, config)
 
 
-def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Console) -> dict[str, Any]:
+def run_on(
+    runtime: Runtime, folder: Path, identity: dict[str, str], console: Console
+) -> dict[str, Any]:
     """See `run_job`. identity: run_id and fingerprint."""
     spec, settings = runtime.spec, runtime.spec.settings
     runtime.print_error(console)
     executor = runtime.executor()
-    engine_for(spec, executor, runtime.requests)  # refuses what cannot be served before anything is decoded
+    engine_for(
+        spec, executor, runtime.requests
+    )  # refuses what cannot be served before anything is decoded
     reference = None
     if settings.parity != "off":
         with console.status("plain reference"):
@@ -64,7 +74,9 @@ def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Co
     plain = _plain(runtime) if settings.plain else None
     layout = spec.layout.build(executor.now, lambda: runtime.graphs(executor))
     engine = engine_for(spec, executor, runtime.requests, layout=layout)
-    with ProgressLine(console, engine, sum(request.max_new_tokens for request in runtime.requests), "decoding"):
+    with ProgressLine(
+        console, engine, sum(request.max_new_tokens for request in runtime.requests), "decoding"
+    ):
         began = executor.now()
         if spec.profile.windows:
             traced = trace_windows(engine, spec.profile, folder / FILE)
@@ -73,8 +85,16 @@ def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Co
     parity = NOT_CHECKED
     if reference is not None:
         in_batch = plain.finished if plain else None
-        parity = compare(reference, finished, plain=in_batch, gap=runtime.gap(reference), tolerance=runtime.tolerance)
-    metrics = _metrics(runtime, engine, identity, _decode_rate(plain) if plain else None, parity, warmup_s, wall_s)
+        parity = compare(
+            reference,
+            finished,
+            plain=in_batch,
+            gap=runtime.gap(reference),
+            tolerance=runtime.tolerance,
+        )
+    metrics = _metrics(
+        runtime, engine, identity, _decode_rate(plain) if plain else None, parity, warmup_s, wall_s
+    )
     results.write_rounds(folder / "rounds.parquet", engine.rounds)
     results.write_steps(folder / "steps.parquet", engine.steps, engine.began_s)
     if isinstance(engine.grants, Ring):
@@ -84,15 +104,22 @@ def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Co
     first = min(finished, key=lambda done: done.id)
     show(console, metrics, runtime.decode(first.tokens), first.id, str(folder))
     if spec.profile.windows:
-        console.print(f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for ui.perfetto.dev", soft_wrap=True)
+        console.print(
+            f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for ui.perfetto.dev",
+            soft_wrap=True,
+        )
     failed = [done for done in finished if done.finish == "error"]
     if failed:
-        raise RuntimeError(f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: {failed[0].error}")
+        raise RuntimeError(
+            f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: {failed[0].error}"
+        )
     if settings.parity == "exact" and not parity.exact:
         raise ParityError(f"tokens differ from plain decoding: {parity.first_difference}")
     if isinstance(engine.learning, Recording):
         write_recording(folder, engine.learning, runtime.requests, executor.limits)
-        console.print(f"recorded: replay it with workload=recorded workload.path={folder}", soft_wrap=True)
+        console.print(
+            f"recorded: replay it with workload=recorded workload.path={folder}", soft_wrap=True
+        )
     return metrics
 
 
@@ -115,11 +142,20 @@ def _seconds(engine: Engine, kind: str) -> float:
 
 
 def _metrics(
-    runtime: Runtime, engine: Engine, identity: dict[str, str], plain: float | None, parity: Parity, warmup_s: float, wall_s: float
+    runtime: Runtime,
+    engine: Engine,
+    identity: dict[str, str],
+    plain: float | None,
+    parity: Parity,
+    warmup_s: float,
+    wall_s: float,
 ) -> dict[str, Any]:
     windows = [step for step in engine.steps if step.kind == "window"]
     decode_s = _seconds(engine, "window")
-    verify, commit, capture = (sum(getattr(step.phases, part) for step in windows) for part in ("verify", "commit", "capture"))
+    verify, commit, capture = (
+        sum(getattr(step.phases, part) for step in windows)
+        for part in ("verify", "commit", "capture")
+    )
     figures = summarise(
         engine.rounds,
         engine.finished,
@@ -138,10 +174,22 @@ def _metrics(
         "evidence": runtime.evidence,
         **figures,
         "plain_tokens_per_s": plain,
-        "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s if wall_s else None,
-        "split_s": {"verify": verify, "commit_and_draft": commit, "host": decode_s - verify - commit - capture, "capture": capture},
+        "end_to_end_tokens_per_s": sum(len(done.tokens) for done in engine.finished) / wall_s
+        if wall_s
+        else None,
+        "split_s": {
+            "verify": verify,
+            "commit_and_draft": commit,
+            "host": decode_s - verify - commit - capture,
+            "capture": capture,
+        },
         "grants": grant_stats(engine.grants),
         "policy": engine.learning.report() if engine.learning else None,
-        "layouts": layout_stats(engine.layout.key, engine.layout.stats(), (step.phases for step in windows), decode_s=decode_s),
+        "layouts": layout_stats(
+            engine.layout.key,
+            engine.layout.stats(),
+            (step.phases for step in windows),
+            decode_s=decode_s,
+        ),
         "parity": parity.figures(),
     }

@@ -19,4 +19,8 @@ class Loading:
         now = perf_counter()
         if now >= self._next:
             self._next = now + PATIENCE_S
-            print(f"loading weights: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {now - self._began:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"loading weights: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {now - self._began:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -28,7 +28,10 @@ from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
 WARM_TOKENS = 8
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.125}  # logits; bf16 has steps of 0.0625 from 8 to 16
+TOLERANCE = {
+    torch.float32: 1e-3,
+    torch.bfloat16: 0.125,
+}  # logits; bf16 has steps of 0.0625 from 8 to 16
 
 
 class ModelRuntime:
@@ -43,7 +46,9 @@ class ModelRuntime:
         self.requests = self._made.requests
         self.evidence = "gpu" if cuda else "cpu"
         self.tolerance = TOLERANCE[self._made.target.dtype]
-        self.device = torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
+        self.device = (
+            torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
+        )
 
     def print_error(self, console: Console) -> None:
         """The headline, and which row counts are bit-equal here; a bucket outside them cannot promise exact tokens."""
@@ -54,10 +59,14 @@ class ModelRuntime:
         )
         if reason := getattr(target, "dtype_reason", ""):
             console.print(reason)
-        equal = bit_equal_row_counts(target.linear_weights(), rows=max((settings.rows, *settings.buckets.sizes)))
+        equal = bit_equal_row_counts(
+            target.linear_weights(), rows=max((settings.rows, *settings.buckets.sizes))
+        )
         console.print(f"row counts with bit-equal products here: {', '.join(map(str, equal))}")
         if not settings.buckets.tight and not set(settings.buckets.sizes) <= set(equal):
-            console.print("[yellow]a bucket is not among them: tokens may differ from plain decoding[/yellow]")
+            console.print(
+                "[yellow]a bucket is not among them: tokens may differ from plain decoding[/yellow]"
+            )
 
     def executor(self) -> ModelExecutor:
         settings, policy = self.spec.settings, self.spec.policy
@@ -93,9 +102,14 @@ class ModelRuntime:
         def gap(difference: Difference) -> float:
             assert isinstance(difference.plain, int)
             assert isinstance(difference.run, int)
-            text = [*prompts[difference.request], *reference[difference.request].tokens[: difference.index]]
+            text = [
+                *prompts[difference.request],
+                *reference[difference.request].tokens[: difference.index],
+            ]
             target.clear(0)
-            logits, _ = target.prefill(0, torch.tensor(text, dtype=torch.int32, device=target.device), 0)
+            logits, _ = target.prefill(
+                0, torch.tensor(text, dtype=torch.int32, device=target.device), 0
+            )
             target.clear(0)
             return abs(float(logits[0, difference.plain]) - float(logits[0, difference.run]))
 
@@ -105,9 +119,18 @@ class ModelRuntime:
         """A few tokens of every request: first calls pay for allocation and code paths."""
         began = time.perf_counter()
         first = self.requests[: self.spec.settings.slots]
-        short = [Request(id=request.id, prompt=request.prompt, max_new_tokens=WARM_TOKENS, ignore_stop=True) for request in first]
+        short = [
+            Request(
+                id=request.id, prompt=request.prompt, max_new_tokens=WARM_TOKENS, ignore_stop=True
+            )
+            for request in first
+        ]
         engine_for(self.spec, executor, short, policy).run()
         return time.perf_counter() - began
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return self._made.tokenizer.decode(list(tokens)) if self._made.tokenizer else " ".join(map(str, tokens))
+        return (
+            self._made.tokenizer.decode(list(tokens))
+            if self._made.tokenizer
+            else " ".join(map(str, tokens))
+        )

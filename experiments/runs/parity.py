@@ -72,10 +72,16 @@ def compare(
     if not found:
         return Parity(len(finished), "exact")
     common = None if plain is None else len(differences(reference, plain))
-    gaps = [gap(one) for one in found] if gap and all(isinstance(one.plain, int) and isinstance(one.run, int) for one in found) else []
+    gaps = (
+        [gap(one) for one in found]
+        if gap and all(isinstance(one.plain, int) and isinstance(one.run, int) for one in found)
+        else []
+    )
     near = bool(gaps) and max(gaps) <= tolerance and common is not None and len(found) <= common
     label: Label = "numerically equal" if near else "invalid"
-    return Parity(len(finished), label, dict(vars(found[0])), len(found), common, max(gaps, default=None))
+    return Parity(
+        len(finished), label, dict(vars(found[0])), len(found), common, max(gaps, default=None)
+    )
 
 
 def differences(reference: dict[str, Plain], finished: Sequence[Finished]) -> list[Difference]:
@@ -88,9 +94,18 @@ def differences(reference: dict[str, Plain], finished: Sequence[Finished]) -> li
         cut = done is not None and done.finish in ("cancelled", "error")
         expected = plain.tokens[: len(got)] if cut else plain.tokens
         if got != expected:
-            place = next((i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), min(len(expected), len(got)))
+            place = next(
+                (
+                    i
+                    for i, pair in enumerate(zip(expected, got, strict=False))
+                    if pair[0] != pair[1]
+                ),
+                min(len(expected), len(got)),
+            )
             mine = got[place] if place < len(got) else None
-            found.append(Difference(name, place, expected[place] if place < len(expected) else None, mine))
+            found.append(
+                Difference(name, place, expected[place] if place < len(expected) else None, mine)
+            )
         elif done is None or (not cut and done.finish != plain.finish):
             found.append(Difference(name, len(got), plain.finish, done.finish if done else None))
     return found

@@ -11,7 +11,10 @@ from rich.text import Text
 
 from mtp.engine import Engine
 
-LIVE_S, PLAIN_S = 0.1, 2.0  # seconds between updates; on tapes there are thousands of commits a second
+LIVE_S, PLAIN_S = (
+    0.1,
+    2.0,
+)  # seconds between updates; on tapes there are thousands of commits a second
 
 
 class ProgressLine:
@@ -19,8 +22,15 @@ class ProgressLine:
 
     def __init__(self, console: Console, engine: Engine, total: int, label: str) -> None:
         self._console, self._engine, self._total, self._label = console, engine, total, label
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"), TimeElapsedColumn())
-        self._live = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+        )
+        self._live = Progress(
+            *columns, console=console, disable=not console.is_terminal, transient=True
+        )
         self._task = self._live.add_task(label, total=total, figures="")
         self._tokens = self._rounds = self._accepted = 0
         engine.on_tokens = self._committed
@@ -56,7 +66,11 @@ class ProgressLine:
         self._accepted += sum(one.accepted for one in fresh)
         speed = self._tokens / max(1e-9, self._engine.executor.now() - self._clock_began)
         length = f"{1 + self._accepted / self._rounds:.2f}" if self._rounds else "none"
-        left = hours((self._total - self._tokens) * seconds / self._tokens) if self._tokens else "unknown"
+        left = (
+            hours((self._total - self._tokens) * seconds / self._tokens)
+            if self._tokens
+            else "unknown"
+        )
         return f"{self._engine.windows} windows, {speed:.0f} tokens/s, acceptance length {length}, at most {left} left"
 
 
@@ -64,5 +78,9 @@ def hours(seconds: float) -> str:
     """5 s, 2:05 min, 1:02:05 h."""
     minutes, rest = divmod(round(seconds), 60)
     return (
-        f"{rest} s" if not minutes else f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
+        f"{rest} s"
+        if not minutes
+        else f"{minutes}:{rest:02d} min"
+        if minutes < 60
+        else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
     )

@@ -41,11 +41,19 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Pla
     for request in setup.requests:
         file = cache / "plain" / f"{_key(setup, request, weights)}.json"
         if not file.exists():
-            engine = Engine(executor, slots=1, rows=settings.rows, policy=StaticK(0), prefill_chunk=settings.prefill_chunk)
+            engine = Engine(
+                executor,
+                slots=1,
+                rows=settings.rows,
+                policy=StaticK(0),
+                prefill_chunk=settings.prefill_chunk,
+            )
             engine.submit(_at_once(request))
             (done,) = engine.run()
             if done.finish == "error":
-                raise RuntimeError(f"the plain reference of request {request.id} failed: {done.error}")
+                raise RuntimeError(
+                    f"the plain reference of request {request.id} failed: {done.error}"
+                )
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, {"tokens": done.tokens, "finish": done.finish})
         tokens[request.id] = Plain(**json.loads(file.read_text()))
@@ -69,7 +77,11 @@ def _at_once(request: Request) -> Request:
 def _key(setup: Setup, request: Request, weights: str) -> str:
     """Everything the tokens can depend on."""
     settings, limits = setup.spec.settings, setup.target.limits
-    options = {name: value for name, value in request.__dict__.items() if name not in ("id", "priority", "arrival_s")}
+    options = {
+        name: value
+        for name, value in request.__dict__.items()
+        if name not in ("id", "priority", "arrival_s")
+    }
     return fingerprint(
         {
             **options,

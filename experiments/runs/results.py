@@ -30,7 +30,9 @@ def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
         "start_s": pl.Float64,
         "end_s": pl.Float64,
     }
-    write_table(path, {name: [getattr(round_, name) for round_ in rounds] for name in schema}, schema)
+    write_table(
+        path, {name: [getattr(round_, name) for round_ in rounds] for name in schema}, schema
+    )
 
 
 def write_steps(path: Path, steps: Sequence[Step], began_s: float) -> None:
@@ -47,21 +49,33 @@ def write_steps(path: Path, steps: Sequence[Step], began_s: float) -> None:
         "commit_s": pl.Float64,
         "capture_s": pl.Float64,
     }
-    columns: dict[str, list[Any]] = {name: [getattr(step, name) for step in steps] for name in ("kind", "rows", "padded", "speculative")}
+    columns: dict[str, list[Any]] = {
+        name: [getattr(step, name) for step in steps]
+        for name in ("kind", "rows", "padded", "speculative")
+    }
     columns["path"] = [step.phases.path if step.kind == "window" else None for step in steps]
-    columns |= {name: [getattr(step, name) - began_s for step in steps] for name in ("start_s", "end_s")}
-    columns |= {f"{name}_s": [getattr(step.phases, name) for step in steps] for name in ("verify", "commit", "capture")}
+    columns |= {
+        name: [getattr(step, name) - began_s for step in steps] for name in ("start_s", "end_s")
+    }
+    columns |= {
+        f"{name}_s": [getattr(step.phases, name) for step in steps]
+        for name in ("verify", "commit", "capture")
+    }
     write_table(path, columns, schema)
 
 
 def write_grants(path: Path, log: Sequence[Grant]) -> None:
     """grants.parquet: one row per grant that ended, on the clock of granted rounds; see `Grant`."""
-    schema: dict[str, Any] = {"request": pl.String} | dict.fromkeys(("began", "ended", "rounds", "tokens", "waited"), pl.Int64)
+    schema: dict[str, Any] = {"request": pl.String} | dict.fromkeys(
+        ("began", "ended", "rounds", "tokens", "waited"), pl.Int64
+    )
     schema["again"] = pl.Boolean
     write_table(path, {name: [getattr(grant, name) for grant in log] for name in schema}, schema)
 
 
-def write_tokens(path: Path, finished: Sequence[Finished], decode: Callable[[Sequence[int]], str]) -> None:
+def write_tokens(
+    path: Path, finished: Sequence[Finished], decode: Callable[[Sequence[int]], str]
+) -> None:
     """tokens.jsonl: one request per line."""
     lines = [
         {
@@ -73,4 +87,6 @@ def write_tokens(path: Path, finished: Sequence[Finished], decode: Callable[[Seq
         }
         for done in sorted(finished, key=lambda done: done.id)
     ]
-    write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+    write_whole(
+        path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    )

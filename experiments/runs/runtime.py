@@ -57,7 +57,11 @@ class Runtime(Protocol):
 
 
 def engine_for(
-    spec: RunSpec, executor: Executor, requests: Sequence[Request], policy: Policy | None = None, layout: Layout | None = None
+    spec: RunSpec,
+    executor: Executor,
+    requests: Sequence[Request],
+    policy: Policy | None = None,
+    layout: Layout | None = None,
 ) -> Engine:
     """policy: another than the run's own, without grants: the fastest plain decoding has none. Raises BadInput for a request that
     cannot be served."""

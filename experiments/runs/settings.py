@@ -16,7 +16,17 @@ from mtp.layouts import KEYS, Eager, Keyed, Layout, LayoutCache
 from mtp.layouts.cache import GraphBackend
 from mtp.policies import Policy, RotateGrow, StaticK
 
-GROUPS = ("target", "drafter", "workload", "policy", "grant", "layout", "sampling", "device", "cost")
+GROUPS = (
+    "target",
+    "drafter",
+    "workload",
+    "policy",
+    "grant",
+    "layout",
+    "sampling",
+    "device",
+    "cost",
+)
 MOST_ON_TAPES = (1024, 4096)  # slots, rows
 
 
@@ -39,19 +49,25 @@ class Settings:
         """on_tapes: no kernel has to cope with the window. Raises BadInput: one line that names key, value and what is allowed."""
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
-        if missing := [name for name in cls.__annotations__ if name not in values] + [name for name in GROUPS if not values.get(name)]:
+        if missing := [name for name in cls.__annotations__ if name not in values] + [
+            name for name in GROUPS if not values.get(name)
+        ]:
             raise BadInput(f"{missing[0]} is missing, expected a value")
         most_slots, most_rows = MOST_ON_TAPES if on_tapes else _most_of_the_kernels()
         rows = integer("rows", values["rows"], 1, most_rows)
         sizes = tuple(integers("sizes", values["sizes"], 1))
         if 1 not in sizes or list(sizes) != sorted(set(sizes)):
-            raise BadInput(f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them")
+            raise BadInput(
+                f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them"
+            )
         try:
             buckets = Buckets.parse(values["buckets"], rows)
         except (TypeError, ValueError) as wrong:
             raise BadInput(str(wrong)) from wrong
         if max(buckets.sizes, default=0) > most_rows:
-            raise BadInput(f"buckets is {list(buckets.sizes)}, expected row counts of at most {most_rows}")
+            raise BadInput(
+                f"buckets is {list(buckets.sizes)}, expected row counts of at most {most_rows}"
+            )
         for name in ("plain", "report"):
             if not isinstance(values.get(name), bool):
                 raise BadInput(f"{name} is {values.get(name)!r}, expected true or false")
@@ -95,8 +111,14 @@ class LayoutSettings:
         values = {str(name): value for name, value in node.items()}
         key = choice("layout.key", values.pop("key", None), ("off", *KEYS))
         if unknown := sorted(values.keys() - {"capacity", "capture_on", "give_up_after"}):
-            raise BadInput(f"layout.{unknown[0]} is no key of a layout, expected key, capacity, capture_on or give_up_after")
-        numbers = {name: integer(f"layout.{name}", value, 1) for name, value in values.items() if value is not None}
+            raise BadInput(
+                f"layout.{unknown[0]} is no key of a layout, expected key, capacity, capture_on or give_up_after"
+            )
+        numbers = {
+            name: integer(f"layout.{name}", value, 1)
+            for name, value in values.items()
+            if value is not None
+        }
         return cls(key, **numbers)
 
     def build(self, clock: Callable[[], float], graphs: Callable[[], GraphBackend]) -> Layout:
@@ -104,7 +126,13 @@ class LayoutSettings:
         if self.key == "off":
             return Eager(clock)
         give_up_after = self.give_up_after or 4 * self.capacity
-        cache = LayoutCache(self.capacity, graphs(), capture_on=self.capture_on, give_up_after=give_up_after, clock=clock)
+        cache = LayoutCache(
+            self.capacity,
+            graphs(),
+            capture_on=self.capture_on,
+            give_up_after=give_up_after,
+            clock=clock,
+        )
         return Keyed(self.key, cache)  # type: ignore[arg-type]
 
 
@@ -112,7 +140,9 @@ def check_grant(node: DictConfig, settings: Settings) -> None:
     """The settings of a discipline: what every one of them has."""
     if "budget" not in node:
         if settings.share == "tick":
-            raise BadInput("share is tick, but with grant=off nobody holds a grant: expected grant=rotate or another discipline")
+            raise BadInput(
+                "share is tick, but with grant=off nobody holds a grant: expected grant=rotate or another discipline"
+            )
         return
     for name, least in (("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)):
         integer(f"grant.{name}", node.get(name), least)
@@ -125,14 +155,22 @@ def check_grant(node: DictConfig, settings: Settings) -> None:
         )
 
 
-def check_device_plan(policy: Policy, layout: LayoutSettings, grants: Discipline, on_tapes: bool) -> None:
+def check_device_plan(
+    policy: Policy, layout: LayoutSettings, grants: Discipline, on_tapes: bool
+) -> None:
     """What `plan=device` can carry out."""
     if on_tapes:
-        raise BadInput("plan is device, but the workload is on tapes, where there is none: expected plan=host")
+        raise BadInput(
+            "plan is device, but the workload is on tapes, where there is none: expected plan=host"
+        )
     if not isinstance(policy, (RotateGrow, StaticK)):
-        raise BadInput(f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow or static_k, or plan=host")
+        raise BadInput(
+            f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow or static_k, or plan=host"
+        )
     if layout.key not in ("rows", "off"):
-        raise BadInput(f"plan is device, but layout.key is {layout.key}: expected rows or off, or plan=host")
+        raise BadInput(
+            f"plan is device, but layout.key is {layout.key}: expected rows or off, or plan=host"
+        )
     if isinstance(grants, RingDiscipline) and (grants.share == "tick" or grants.parked_wait):
         raise BadInput(
             f"plan is device, but share is {grants.share} and grant.parked is {grants.parked}: "

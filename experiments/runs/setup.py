@@ -64,12 +64,16 @@ def setup(spec: RunSpec, config: DictConfig) -> Setup:
 
     def encode(text: str) -> list[int]:
         if tokenizer is None:
-            raise ValueError(f"prompt is text, but {tokenizer_file} does not exist: give prompt_ids")
+            raise ValueError(
+                f"prompt is text, but {tokenizer_file} does not exist: give prompt_ids"
+            )
         if chat is not None:  # a template writes the special tokens itself
             return tokenizer.encode(chat(text), add_special_tokens=False).ids
         return tokenizer.encode(text).ids
 
-    requests = spec.workload.load(encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    requests = spec.workload.load(
+        encode, max_new_tokens=settings.max_new_tokens, seed=settings.seed
+    )
     return Setup(spec, spec.device, target, drafter, load_drafter, tokenizer, requests)
 
 

@@ -51,28 +51,52 @@ def run_spec(config: DictConfig) -> RunSpec:
     choice("sampling.kind", config.sampling.get("kind"), ("greedy",))
     cost = build(absolute(config.cost), "cost")
     workload = build(absolute(config.workload), "workload")
-    policy = policy_of(config, workload, settings) if on_tapes else build(absolute(config.policy), "policy")
+    policy = (
+        policy_of(config, workload, settings)
+        if on_tapes
+        else build(absolute(config.policy), "policy")
+    )
     if not isinstance(policy, Policy):
-        raise BadInput(f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or workload=synthetic or recorded")
+        raise BadInput(
+            f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or workload=synthetic or recorded"
+        )
     if policy.depth > MAX_DEPTH:
         raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {MAX_DEPTH}")
     if settings.rows < min(policy.sizes):
-        raise BadInput(f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})")
+        raise BadInput(
+            f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})"
+        )
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants = build(config.grant, "grant")
     if settings.plan == "device":
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
-        raise BadInput("policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded")
+        raise BadInput(
+            "policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded"
+        )
     profile = ProfileSettings.of(config.get("profile"))
     if profile.windows and config.study is not None:
-        raise BadInput(f"profile.windows is {profile.windows}, but a study is many runs, expected 0")
-    spec = RunSpec(settings, policy, layout, grants, workload, device_of(config.device, on_tapes), cost, profile, study_of(config))
+        raise BadInput(
+            f"profile.windows is {profile.windows}, but a study is many runs, expected 0"
+        )
+    spec = RunSpec(
+        settings,
+        policy,
+        layout,
+        grants,
+        workload,
+        device_of(config.device, on_tapes),
+        cost,
+        profile,
+        study_of(config),
+    )
     if on_tapes:
         return spec
     # every line is read, whatever its text will encode to
-    workload.load(lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed)
+    workload.load(
+        lambda text: [0] if text else [], max_new_tokens=settings.max_new_tokens, seed=settings.seed
+    )
     checkpoint = checked_target(config.target)
     if policy.depth > 0:
         checked_drafter(config.drafter, checkpoint)
@@ -84,7 +108,9 @@ def study_of(config: DictConfig) -> Study | None:
         return None
     study = build(config.study, "study")
     if not isinstance(study, Study):
-        raise BadInput(f"study is {config.study.get('_target_')}, expected one of experiments/studies")
+        raise BadInput(
+            f"study is {config.study.get('_target_')}, expected one of experiments/studies"
+        )
     return study
 
 
@@ -92,9 +118,15 @@ def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) ->
     """A policy on tapes; those that plan with what only tapes know (`_partial_: true`) are handed them."""
     made = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     oracle = TapeOracle(made.tapes, probabilities=made.evidence == "synthetic")
-    policy = build(absolute(config.policy), "policy", **({"oracle": oracle} if config.policy.get("_partial_", False) else {}))
+    policy = build(
+        absolute(config.policy),
+        "policy",
+        **({"oracle": oracle} if config.policy.get("_partial_", False) else {}),
+    )
     if policy.depth > made.depth:
-        raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of these tapes)")
+        raise BadInput(
+            f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of these tapes)"
+        )
     return policy
 
 

@@ -26,13 +26,18 @@ class TapeRuntime:
 
     def __init__(self, spec: RunSpec, workload: TapeWorkload) -> None:
         self.spec = spec
-        self._set = workload.tapes(max_new_tokens=spec.settings.max_new_tokens, seed=spec.settings.seed)
+        self._set = workload.tapes(
+            max_new_tokens=spec.settings.max_new_tokens, seed=spec.settings.seed
+        )
         self.requests = self._set.requests
         self.evidence = self._set.evidence
         self.device = "virtual clock"
 
     def print_error(self, console: Console) -> None:
-        settings, kind = self.spec.settings, "recorded" if self.evidence == "tape" else self.evidence
+        settings, kind = (
+            self.spec.settings,
+            "recorded" if self.evidence == "tape" else self.evidence,
+        )
         console.print(
             f"{len(self.requests)} requests on {kind} tapes, {settings.slots} slots, {settings.rows} rows, "
             f"buckets {settings.buckets.describe()}, virtual time"
@@ -46,7 +51,13 @@ class TapeRuntime:
 
     def _executor(self, buckets: Buckets) -> TapeExecutor:
         made = self._set
-        return TapeExecutor(made.tapes, limits=made.limits, cost=self.spec.cost, buckets=buckets, max_depth=made.depth)
+        return TapeExecutor(
+            made.tapes,
+            limits=made.limits,
+            cost=self.spec.cost,
+            buckets=buckets,
+            max_depth=made.depth,
+        )
 
     def graphs(self, executor: Executor) -> GraphBackend:
         assert isinstance(executor, TapeExecutor)
@@ -55,7 +66,10 @@ class TapeRuntime:
     def reference(self) -> dict[str, Plain]:
         """The tapes' own text."""
         made = self._set
-        texts = {request.id: text_of(made.tapes[request.id], request, made.limits) for request in made.requests}
+        texts = {
+            request.id: text_of(made.tapes[request.id], request, made.limits)
+            for request in made.requests
+        }
         return {name: Plain(list(tokens), finish) for name, (tokens, finish) in texts.items()}
 
     def gap(self, reference: dict[str, Plain]) -> Gap:

@@ -36,7 +36,9 @@ class ProfileSettings:
         if node is None:
             return cls()
         if not isinstance(node, DictConfig):
-            raise BadInput(f"profile is {node}, expected profile.windows=N, and profile.skip=M if need be")
+            raise BadInput(
+                f"profile is {node}, expected profile.windows=N, and profile.skip=M if need be"
+            )
         only_keys("profile", node, {"windows", "skip"})
         return cls(
             integer("profile.windows", node.get("windows", 0), 0, MOST_WINDOWS),
@@ -81,9 +83,13 @@ class TraceRecorder:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else every start and stop is a line on stderr
+        os.environ.setdefault(
+            "KINETO_LOG_LEVEL", "99"
+        )  # else every start and stop is a line on stderr
         cuda = torch.cuda.is_available()
-        profiler = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])])
+        profiler = profile(
+            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+        )
         with ExitStack() as stack:
             stack.callback(self._keep, profiler)
             stack.enter_context(profiler)
@@ -99,7 +105,9 @@ class TraceRecorder:
             made = json.loads(file.read_text(encoding="utf-8"))
         made.pop("traceName")  # that temporary file
         # times are microseconds since a moment that all stretches of a process share
-        assert made["baseTimeNanoseconds"] == self._trace.get("baseTimeNanoseconds", made["baseTimeNanoseconds"])
+        assert made["baseTimeNanoseconds"] == self._trace.get(
+            "baseTimeNanoseconds", made["baseTimeNanoseconds"]
+        )
         self._trace = made | {"traceEvents": [*self._trace["traceEvents"], *made["traceEvents"]]}
 
     def write(self, path: Path) -> None:

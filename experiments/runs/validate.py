@@ -44,12 +44,22 @@ def validate(arguments: Sequence[str], configs: str, name: str) -> Checked:
         base = _composed(name, not_swept(parsed.overrides), configs, whole=True)
         sweep = parsed.multirun or base.hydra.mode == RunMode.MULTIRUN
         if sweep and not base.hydra.sweeper._target_.endswith(".BasicSweeper"):
-            raise BadInput(f"hydra/sweeper is {base.hydra.runtime.choices['hydra/sweeper']}, expected basic")
+            raise BadInput(
+                f"hydra/sweeper is {base.hydra.runtime.choices['hydra/sweeper']}, expected basic"
+            )
         jobs, compose_job = [], Composer(name, configs)
-        for overrides in jobs_of(parsed.overrides, base) if sweep else [single_job(parsed.overrides)]:
-            config = compose_job(overrides) if sweep else OmegaConf.masked_copy(base, [key for key in map(str, base) if key != "hydra"])
+        for overrides in (
+            jobs_of(parsed.overrides, base) if sweep else [single_job(parsed.overrides)]
+        ):
+            config = (
+                compose_job(overrides)
+                if sweep
+                else OmegaConf.masked_copy(base, [key for key in map(str, base) if key != "hydra"])
+            )
             if unknown := sorted(set(config) - known):
-                raise BadInput(f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}")
+                raise BadInput(
+                    f"{unknown[0]} is no key of a run, expected one of {', '.join(sorted(known))}"
+                )
             jobs.append((tuple(overrides), _checked(config)))
     return Checked(sweep, tuple(parsed.overrides), base, tuple(jobs))
 
@@ -74,7 +84,11 @@ class Composer:
         if groups not in self._made:
             self._made[groups] = _composed(self._name, groups, self._configs)
         config = copy.deepcopy(self._made[groups])
-        values = [one for one in parse(overrides) if not self._of_a_group(key_of(one)) and not key_of(one).startswith("hydra.")]
+        values = [
+            one
+            for one in parse(overrides)
+            if not self._of_a_group(key_of(one)) and not key_of(one).startswith("hydra.")
+        ]
         try:
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
         except (HydraException, OmegaConfBaseException) as wrong:
@@ -90,7 +104,12 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
     _no_null_groups(overrides, Path(configs))
     try:
         return compose(name, overrides=list(overrides), return_hydra_config=whole)
-    except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as wrong:  # Hydra raises bare ones too
+    except (
+        HydraException,
+        OmegaConfBaseException,
+        ValueError,
+        AssertionError,
+    ) as wrong:  # Hydra raises bare ones too
         hint = " (the extras sweep and ray bring more)" if "hydra/launcher" in str(wrong) else ""
         raise BadInput(one_line(wrong) + hint) from wrong
 

@@ -70,7 +70,9 @@ def speed_of(arm: Mapping[str, Any]) -> Speed:
 
 
 def best_static(arms: Mapping[str, Any]) -> str:
-    return max((name for name in arms if name.startswith("static_")), key=lambda name: speed(arms[name]))
+    return max(
+        (name for name in arms if name.startswith("static_")), key=lambda name: speed(arms[name])
+    )
 
 
 def judge(cell: Cell, arms: Mapping[str, Any], name: str, *, resamples: int) -> Judged:
@@ -78,7 +80,11 @@ def judge(cell: Cell, arms: Mapping[str, Any], name: str, *, resamples: int) -> 
     arm, best = arms[name], best_static(arms)
 
     def against(other: str) -> Ratio | None:
-        return paired_ratio(speed_of(arm), speed_of(arms[other]), resamples=resamples) if other in arms else None
+        return (
+            paired_ratio(speed_of(arm), speed_of(arms[other]), resamples=resamples)
+            if other in arms
+            else None
+        )
 
     def behind(other: str) -> float | None:
         return 1 - speed(arm) / speed(arms[other]) if other in arms else None
@@ -88,7 +94,16 @@ def judge(cell: Cell, arms: Mapping[str, Any], name: str, *, resamples: int) -> 
     regret = None if cell.family == "useless" else behind("oracle_p")
     rivals = max(speed(arms[rival]) for rival in (best, "rotate_grow") if rival in arms)
     bound = speed(arms["oracle_p"]) / rivals if "oracle_p" in arms else None
-    return Judged(cell, best, floor, against("rotate_grow"), regret, behind("hindsight"), arm["late_capture"], bound)
+    return Judged(
+        cell,
+        best,
+        floor,
+        against("rotate_grow"),
+        regret,
+        behind("hindsight"),
+        arm["late_capture"],
+        bound,
+    )
 
 
 @dataclass(frozen=True)
@@ -106,28 +121,61 @@ def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:
     bars = []
     plain = [one for one in judged if one.cell.family not in OFF]
     off = [one for one in judged if one.cell.family in OFF]
-    for name, some in ((f"floor: loss at most {FLOOR:.1%}", plain), (f"floor, confidence or cost off: at most {FLOOR_OFF:.0%}", off)):
+    for name, some in (
+        (f"floor: loss at most {FLOOR:.1%}", plain),
+        (f"floor, confidence or cost off: at most {FLOOR_OFF:.0%}", off),
+    ):
         if some:
             worst = min(some, key=lambda one: one.floor.value)
-            bars.append(Bar(name, sum(one.floor_reached for one in some), len(some), f"{percent(worst.floor.value - 1)} {worst.cell.name}"))
+            bars.append(
+                Bar(
+                    name,
+                    sum(one.floor_reached for one in some),
+                    len(some),
+                    f"{percent(worst.floor.value - 1)} {worst.cell.name}",
+                )
+            )
     asked = [one for one in judged if one.gain_reached is not None]
     if asked:
         worst = min(asked, key=_gained)
         bound = sum(one.bound is not None and one.bound >= 1 + GAIN for one in asked)
         words = f"{percent(_gained(worst) - 1)} {worst.cell.name}; the oracle itself reaches it in {bound}"
-        bars.append(Bar(f"gain: at least {GAIN:.0%}", sum(bool(one.gain_reached) for one in asked), len(asked), words))
+        bars.append(
+            Bar(
+                f"gain: at least {GAIN:.0%}",
+                sum(bool(one.gain_reached) for one in asked),
+                len(asked),
+                words,
+            )
+        )
     regrets = {one.cell.name: one.regret for one in judged if one.regret is not None}
     if regrets:
         worst_name = max(regrets, key=lambda name: regrets[name])
         within = sum(regret <= REGRET_WORST for regret in regrets.values())
         middle = median(regrets.values())
-        text = f"{regrets[worst_name]:.1%} {worst_name}; median {middle:.1%} (bar {REGRET_MEDIAN:.0%})"
-        bars.append(Bar(f"regret to the oracle: worst at most {REGRET_WORST:.0%}", within, len(regrets), text))
+        text = (
+            f"{regrets[worst_name]:.1%} {worst_name}; median {middle:.1%} (bar {REGRET_MEDIAN:.0%})"
+        )
+        bars.append(
+            Bar(
+                f"regret to the oracle: worst at most {REGRET_WORST:.0%}",
+                within,
+                len(regrets),
+                text,
+            )
+        )
     warm = [one for one in judged if one.cell.length > 1]  # in a short run everything is warm-up
     if warm:
         late = max(warm, key=lambda one: one.late_capture)
         few = sum(one.late_capture < CAPTURES for one in warm)
-        bars.append(Bar(f"captures after warm-up: under {CAPTURES:.1%}", few, len(warm), f"{late.late_capture:.2%} {late.cell.name}"))
+        bars.append(
+            Bar(
+                f"captures after warm-up: under {CAPTURES:.1%}",
+                few,
+                len(warm),
+                f"{late.late_capture:.2%} {late.cell.name}",
+            )
+        )
     return bars, holm({one.cell.name: one.floor.p_loss for one in judged})
 
 

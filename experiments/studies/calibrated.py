@@ -13,7 +13,10 @@ import numpy as np
 from mtp.costs import LinearCost
 from mtp.tape import Tape
 
-CONDITIONAL = {"code": (0.90, 0.91, 0.88), "prose": (0.69, 0.62, 0.57)}  # of a draft, given that those before it are right
+CONDITIONAL = {
+    "code": (0.90, 0.91, 0.88),
+    "prose": (0.69, 0.62, 0.57),
+}  # of a draft, given that those before it are right
 FACTOR = {"code": 1.22, "prose": 1.0}  # what stands for all that was not published
 BASE, ROW = 0.0226, 0.00546  # seconds
 
@@ -36,7 +39,13 @@ def published() -> dict[str, Figure]:
         rows = list(csv.DictReader(file))
     return {
         row["key"]: Figure(
-            row["key"], row["work"], int(row["slots"]), int(row["drafts"]), float(row["tokens_per_s"]), row["note"], row["source"]
+            row["key"],
+            row["work"],
+            int(row["slots"]),
+            int(row["drafts"]),
+            float(row["tokens_per_s"]),
+            row["note"],
+            row["source"],
         )
         for row in rows
     }
@@ -56,7 +65,9 @@ def closed_form(text: str, slots: int, drafts: int) -> float:
 def coin_tape(conditional: tuple[float, ...], length: int, seed: int | tuple[int, ...]) -> Tape:
     """Every draft is right with its own probability, whatever else happened."""
     draw = np.random.default_rng(seed)
-    right = np.minimum.accumulate(draw.random((length, len(conditional))) < np.array(conditional), axis=1)
+    right = np.minimum.accumulate(
+        draw.random((length, len(conditional))) < np.array(conditional), axis=1
+    )
     matches = np.minimum(right.sum(1), np.arange(length - 1, -1, -1))
     tokens = tuple(draw.integers(0, 32_000, length).tolist())
     return Tape(tokens, tuple(matches.tolist()), tuple((0.5,) * len(conditional) for _ in tokens))

@@ -40,4 +40,9 @@ class Cell:
 
     def cost(self, row_factor: float = 1.0) -> dict[str, Any]:
         """The fields of `LinearCost`."""
-        return {"base": BASE, "row": row_factor * self.ratio * BASE, "draft": self.draft * BASE, "capture_s": 0.02}
+        return {
+            "base": BASE,
+            "row": row_factor * self.ratio * BASE,
+            "draft": self.draft * BASE,
+            "capture_s": 0.02,
+        }

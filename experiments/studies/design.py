@@ -46,10 +46,26 @@ def _fraction() -> Iterator[Cell]:
         for s, slots in enumerate(SLOTS):
             for i, step in enumerate((0, 2)):
                 ratio = RATIOS[(2 * r + s + step) % 5]
-                rows = 16 if slots >= 4 and (r + s + i) % 2 else 8  # with one or two slots of at most four rows it makes no difference
+                rows = (
+                    16 if slots >= 4 and (r + s + i) % 2 else 8
+                )  # with one or two slots of at most four rows it makes no difference
                 sizes = SIZES[(r // 2 + s + i) % 2]
-                stairs, confidence = (3 * r + 2 * s + i) % 4 == 0, GRADES[((3 * r + s) // 2 + i) % 2]
-                cell = Cell("", "design", regime, slots, rows, sizes, ratio, DRAFTS[(r + s + i) % 3], stairs, confidence=confidence)
+                stairs, confidence = (
+                    (3 * r + 2 * s + i) % 4 == 0,
+                    GRADES[((3 * r + s) // 2 + i) % 2],
+                )
+                cell = Cell(
+                    "",
+                    "design",
+                    regime,
+                    slots,
+                    rows,
+                    sizes,
+                    ratio,
+                    DRAFTS[(r + s + i) % 3],
+                    stairs,
+                    confidence=confidence,
+                )
                 yield replace(cell, name=_name(cell))
 
 
@@ -57,7 +73,10 @@ def _put_off() -> Iterator[Cell]:
     for kind, changes in OFF.items():
         for regime in ("code", "prose", "mixed", "switch"):
             for slots, ratio in ((2, 0.1), (8, 0.17)):
-                cell = replace(Cell("", kind, regime, slots, rows=8 if slots == 2 else 16, ratio=ratio), **changes)
+                cell = replace(
+                    Cell("", kind, regime, slots, rows=8 if slots == 2 else 16, ratio=ratio),
+                    **changes,
+                )
                 yield replace(cell, name=f"{kind}-{_name(cell)}")
 
 

@@ -20,5 +20,7 @@ def before_loop(tape: Tape, gram: int = GRAM) -> Tape:
 
 def cut(tape: Tape, length: int) -> Tape:
     """Its first `length` tokens. Matches past the end are not known."""
-    matches = tuple(min(match, length - 1 - place) for place, match in enumerate(tape.matches[:length]))
+    matches = tuple(
+        min(match, length - 1 - place) for place, match in enumerate(tape.matches[:length])
+    )
     return Tape(tape.tokens[:length], matches, tape.confidence[:length], tape.truth[:length])

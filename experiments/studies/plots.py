@@ -30,7 +30,8 @@ def regime_map(judged: Sequence[Judged], path: Path) -> None:
     for number, regime in enumerate(dict.fromkeys(_text(one) for one in some)):
         mine = [one for one in some if _text(one) == regime]
         points = {
-            ratio: [100 * (one.floor.value - 1) for one in mine if one.cell.ratio == ratio] for ratio in {one.cell.ratio for one in mine}
+            ratio: [100 * (one.floor.value - 1) for one in mine if one.cell.ratio == ratio]
+            for ratio in {one.cell.ratio for one in mine}
         }
         ratios = sorted(points)
         line = axes.plot(
@@ -42,7 +43,11 @@ def regime_map(judged: Sequence[Judged], path: Path) -> None:
             label=regime,
         )
         axes.scatter(
-            [one.cell.ratio for one in mine], [100 * (one.floor.value - 1) for one in mine], s=8, alpha=0.4, color=line[0].get_color()
+            [one.cell.ratio for one in mine],
+            [100 * (one.floor.value - 1) for one in mine],
+            s=8,
+            alpha=0.4,
+            color=line[0].get_color(),
         )
     axes.axhline(0, color="black", lw=0.8)
     axes.axhline(-0.5, color="black", lw=0.8, ls=":")
@@ -61,12 +66,16 @@ def sensitivity(judged: Sequence[Judged], path: Path) -> None:
     some = [one for one in judged if one.cell.family not in ("design", "tape")]
     figure, axes = plt.subplots(figsize=(8, 0.22 * len(some) + 1))
     for place, one in enumerate(reversed(some)):
-        value, low, high = (100 * (ratio - 1) for ratio in (one.floor.value, one.floor.low, one.floor.high))
+        value, low, high = (
+            100 * (ratio - 1) for ratio in (one.floor.value, one.floor.low, one.floor.high)
+        )
         axes.plot([low, high], [place, place], color="C0" if one.floor_reached else "C3", lw=2)
         axes.plot([value], [place], "o", color="black", ms=3)
     axes.axvline(0, color="black", lw=0.8)
     axes.set_yticks(
-        range(len(some)), [f"{one.cell.family}: {one.cell.regime}, {one.cell.slots} slots" for one in reversed(some)], fontsize=7
+        range(len(some)),
+        [f"{one.cell.family}: {one.cell.regime}, {one.cell.slots} slots" for one in reversed(some)],
+        fontsize=7,
     )
     axes.set(xlabel="adaptive over the best static k in hindsight, % (synthetic)")
     save(figure, path)
@@ -84,7 +93,12 @@ def break_even(surface: Mapping[int, Mapping[float, float]], path: Path) -> None
         axes.plot(list(ratios), list(ratios.values()), marker="o", ms=4, label=f"{slots} requests")
     implied = implied_alone(published())
     axes.axhline(implied, color="black", ls="--", lw=0.8)
-    axes.annotate(f"implied by published figures, contexts differ: {implied:.2f}", (0.3, implied), va="bottom", fontsize=8)
+    axes.annotate(
+        f"implied by published figures, contexts differ: {implied:.2f}",
+        (0.3, implied),
+        va="bottom",
+        fontsize=8,
+    )
     axes.axhline(1, color="grey", lw=0.8)
     axes.set(
         xlabel="conditional acceptance of a draft",

@@ -46,7 +46,9 @@ class PolicyStudy:
         object.__setattr__(self, "arms", tuple(self.arms))
         known = {file.stem for file in (PROJECT / "configs" / "policy").glob("*.yaml")}
         if missing := [arm for arm in (*NEEDED, self.judged) if arm not in self.arms]:
-            raise BadInput(f"study.arms lacks {missing[0]}, expected at least {', '.join((*NEEDED, self.judged))}")
+            raise BadInput(
+                f"study.arms lacks {missing[0]}, expected at least {', '.join((*NEEDED, self.judged))}"
+            )
         for arm in self.arms:
             if not arm.startswith("static_"):
                 choice("study.arms", arm, sorted(known))
@@ -63,22 +65,42 @@ class PolicyStudy:
     def _trial(self, cell: Cell) -> Trial:
         """A long cell has the arms it needs only."""
         arms = self.arms if cell.length == 1 else (*NEEDED, "rotate_grow", self.judged, "oracle_p")
-        return Trial(cell, tuple(arm for arm in self.arms if arm in arms), self.requests, self.tokens, self.layout)
+        return Trial(
+            cell,
+            tuple(arm for arm in self.arms if arm in arms),
+            self.requests,
+            self.tokens,
+            self.layout,
+        )
 
     def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:
         cells = {cell.name: cell for cell in self.design.cells()}
-        judged = [judge(cells[name], one["arms"], self.judged, resamples=self.resamples) for name, one in found.items()]
+        judged = [
+            judge(cells[name], one["arms"], self.judged, resamples=self.resamples)
+            for name, one in found.items()
+        ]
         bars, losses = bars_of(judged)
         cells_table(cells, found).write_parquet(folder / "cells.parquet")
-        text = page(self.judged, judged, bars, losses, {name: one["arms"] for name, one in found.items()})
+        text = page(
+            self.judged, judged, bars, losses, {name: one["arms"] for name, one in found.items()}
+        )
         write_whole(folder / "bars.md", text.encode())
         self._plots(judged, folder, console)
         for bar in bars:
-            console.print(f"{bar.name}: {bar.reached} of {bar.of} cells; worst {bar.worst}", soft_wrap=True)
-        console.print(f"cells with a significant loss (Holm): {', '.join(losses) or 'none'}", soft_wrap=True)
+            console.print(
+                f"{bar.name}: {bar.reached} of {bar.of} cells; worst {bar.worst}", soft_wrap=True
+            )
+        console.print(
+            f"cells with a significant loss (Holm): {', '.join(losses) or 'none'}", soft_wrap=True
+        )
         console.print(f"tables: {folder / 'bars.md'}", soft_wrap=True)
         evidence = "tape" if all(cell.family == "tape" for cell in cells.values()) else "synthetic"
-        return {"evidence": evidence, "judged": self.judged, "bars": [vars(bar) for bar in bars], "significant_losses": losses}
+        return {
+            "evidence": evidence,
+            "judged": self.judged,
+            "bars": [vars(bar) for bar in bars],
+            "significant_losses": losses,
+        }
 
     def _plots(self, judged: Sequence[Any], folder: Path, console: Console) -> None:
         try:

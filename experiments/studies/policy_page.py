@@ -10,13 +10,32 @@ from experiments.studies.bars import Bar, Judged, best_static, percent, speed
 from experiments.studies.statistics import Ratio
 
 
-def page(name: str, judged: Sequence[Judged], bars: Sequence[Bar], losses: Sequence[str], arms: Mapping[str, Mapping[str, Any]]) -> str:
+def page(
+    name: str,
+    judged: Sequence[Judged],
+    bars: Sequence[Bar],
+    losses: Sequence[str],
+    arms: Mapping[str, Mapping[str, Any]],
+) -> str:
     """arms: of every cell."""
-    kind = "tape (recorded; times virtual)" if judged[0].cell.family == "tape" else "synthetic (tapes and times)"
-    lines = [f"# {name} against its bars", "", f"Evidence: {kind}. {len(judged)} cells, every arm on the same texts.", ""]
+    kind = (
+        "tape (recorded; times virtual)"
+        if judged[0].cell.family == "tape"
+        else "synthetic (tapes and times)"
+    )
+    lines = [
+        f"# {name} against its bars",
+        "",
+        f"Evidence: {kind}. {len(judged)} cells, every arm on the same texts.",
+        "",
+    ]
     lines += ["| bar | cells reached | worst cell |", "|---|---|---|"]
     lines += [f"| {bar.name} | {bar.reached} of {bar.of} | {bar.worst} |" for bar in bars]
-    lines += ["", f"Significant loss to the best static k after Holm's correction: {', '.join(losses) or 'none'}.", ""]
+    lines += [
+        "",
+        f"Significant loss to the best static k after Holm's correction: {', '.join(losses) or 'none'}.",
+        "",
+    ]
     lines += ["## Arms", "", *arms_table(arms), "", "## Cells", "", *cells_table(judged)]
     return "\n".join(lines) + "\n"
 
@@ -32,12 +51,17 @@ def arms_table(cells: Mapping[str, Mapping[str, Any]]) -> list[str]:
             ratios.setdefault(name, []).append(speed(arm) / best - 1)
             if bound:
                 regrets.setdefault(name, []).append(1 - speed(arm) / speed(bound))
-    lines = ["| arm | cells | mean | worst | best | behind the oracle: median | worst |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| arm | cells | mean | worst | best | behind the oracle: median | worst |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name in sorted(ratios, key=lambda name: -fmean(ratios[name])):
         some = ratios[name]
         behind = regrets.get(name)
         bound_text = f"{median(behind):.1%} | {max(behind):.1%}" if behind else " | "
-        lines.append(f"| {name} | {len(some)} | {percent(fmean(some))} | {percent(min(some))} | {percent(max(some))} | {bound_text} |")
+        lines.append(
+            f"| {name} | {len(some)} | {percent(fmean(some))} | {percent(min(some))} | {percent(max(some))} | {bound_text} |"
+        )
     return lines
 
 
@@ -47,7 +71,9 @@ def cells_table(judged: Sequence[Judged]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for one in judged:
-        regret = one.to_hindsight if one.regret is None and one.cell.family == "tape" else one.regret
+        regret = (
+            one.to_hindsight if one.regret is None and one.cell.family == "tape" else one.regret
+        )
         lines.append(
             f"| {one.cell.name} | {one.best} | {_ratio(one.floor)} | {_yes(one.floor_reached)} | {_ratio(one.gain)} "
             f"| {_yes(one.gain_reached)} | {'' if regret is None else f'{regret:.1%}'} |"
@@ -56,7 +82,11 @@ def cells_table(judged: Sequence[Judged]) -> list[str]:
 
 
 def _ratio(ratio: Ratio | None) -> str:
-    return "" if ratio is None else f"{percent(ratio.value - 1)} ({percent(ratio.low - 1)} to {percent(ratio.high - 1)})"
+    return (
+        ""
+        if ratio is None
+        else f"{percent(ratio.value - 1)} ({percent(ratio.low - 1)} to {percent(ratio.high - 1)})"
+    )
 
 
 def _yes(reached: bool | None) -> str:

@@ -18,7 +18,9 @@ def cells_table(cells: Mapping[str, Cell], found: Mapping[str, Any]) -> pl.DataF
         cell, arms = cells[name], one["arms"]
         speeds = {arm: speed(figures) for arm, figures in arms.items()}
         best = best_static(arms)
-        about = {key: value for key, value in vars(cell).items() if key not in ("name", "sizes")} | {"sizes": "".join(map(str, cell.sizes))}
+        about = {
+            key: value for key, value in vars(cell).items() if key not in ("name", "sizes")
+        } | {"sizes": "".join(map(str, cell.sizes))}
         for arm, figures in arms.items():
             rows.append(
                 {

@@ -18,8 +18,16 @@ def page(
     surface: Mapping[int, Mapping[float, float]],
     points: Mapping[str, Any],
 ) -> str:
-    lines = ["# Published cells, calibrated", "", "Evidence: synthetic; label: **calibrated** (nine numbers explain four cells).", ""]
-    lines += ["| two requests | published tok/s | calibrated: closed form | calibrated: engine on tapes | off |", "|---|---|---|---|---|"]
+    lines = [
+        "# Published cells, calibrated",
+        "",
+        "Evidence: synthetic; label: **calibrated** (nine numbers explain four cells).",
+        "",
+    ]
+    lines += [
+        "| two requests | published tok/s | calibrated: closed form | calibrated: engine on tapes | off |",
+        "|---|---|---|---|---|",
+    ]
     for name, cell in cells.items():
         off = cell["calibrated"] / cell["published"] - 1
         drafts = figures[name].drafts
@@ -27,16 +35,40 @@ def page(
             f"| {figures[name].work}, up to {drafts} draft{'s' * (drafts > 1)} | {cell['published']} | {cell['closed_form']:.1f} "
             f"| {cell['calibrated']:.1f} | {100 * off:+.1f}% |"
         )
-    lines += ["", "## Not reproduced", "", *_not_reproduced(figures), "", "## Break-even of time sharing and window sharing", ""]
-    lines += ["Cost of a window alone / batched (same rows) below which time sharing is faster; by slots and conditional acceptance.", ""]
+    lines += [
+        "",
+        "## Not reproduced",
+        "",
+        *_not_reproduced(figures),
+        "",
+        "## Break-even of time sharing and window sharing",
+        "",
+    ]
+    lines += [
+        "Cost of a window alone / batched (same rows) below which time sharing is faster; by slots and conditional acceptance.",
+        "",
+    ]
     acceptances = list(next(iter(surface.values())))
-    lines += ["| slots | " + " | ".join(f"{p:g}" for p in acceptances) + " |", "|---" * (len(acceptances) + 1) + "|"]
-    lines += [f"| {slots} | " + " | ".join(f"{ratios[p]:.2f}" for p in acceptances) + " |" for slots, ratios in surface.items()]
-    lines += ["", "Best policy of each side (window / time sharing):", "", "| slots | " + " | ".join(f"{p:g}" for p in acceptances) + " |"]
+    lines += [
+        "| slots | " + " | ".join(f"{p:g}" for p in acceptances) + " |",
+        "|---" * (len(acceptances) + 1) + "|",
+    ]
+    lines += [
+        f"| {slots} | " + " | ".join(f"{ratios[p]:.2f}" for p in acceptances) + " |"
+        for slots, ratios in surface.items()
+    ]
+    lines += [
+        "",
+        "Best policy of each side (window / time sharing):",
+        "",
+        "| slots | " + " | ".join(f"{p:g}" for p in acceptances) + " |",
+    ]
     lines += ["|---" * (len(acceptances) + 1) + "|"]
     for slots in surface:
         found = [points[f"sharing-p{p:g}-s{slots}"] for p in acceptances]
-        lines.append(f"| {slots} | " + " | ".join(f"{one['window']} / {one['tick']}" for one in found) + " |")
+        lines.append(
+            f"| {slots} | " + " | ".join(f"{one['window']} / {one['tick']}" for one in found) + " |"
+        )
     return "\n".join(lines) + "\n"
 
 

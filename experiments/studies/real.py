@@ -21,7 +21,9 @@ class RecordedDesign:
         cells = []
         for drafter in self.drafters:
             for text in self.texts:
-                folder = f"{drafter}-code+{drafter}-prose" if text == "mixed" else f"{drafter}-{text}"
+                folder = (
+                    f"{drafter}-code+{drafter}-prose" if text == "mixed" else f"{drafter}-{text}"
+                )
                 for slots in (2, 4):
                     for ratio in (0.03, 0.1, 0.25):
                         cell = Cell("", "tape", folder, slots, ratio=ratio)

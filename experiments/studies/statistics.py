@@ -35,7 +35,9 @@ def paired_ratio(arm: Speed, other: Speed, *, resamples: int = 10_000, seed: int
     interval; p_loss is the share of resamples with a ratio of 1 or more, plus one."""
     parts = np.array([arm.tokens, arm.seconds, other.tokens, other.seconds], float)  # [4, requests]
     requests = parts.shape[1]
-    counts = np.random.default_rng(seed).multinomial(requests, np.full(requests, 1 / requests), size=resamples)  # [resamples, requests]
+    counts = np.random.default_rng(seed).multinomial(
+        requests, np.full(requests, 1 / requests), size=resamples
+    )  # [resamples, requests]
     tokens, seconds, other_tokens, other_seconds = (counts @ part for part in parts)
     ratios = (tokens * other_seconds) / (seconds * other_tokens)
     low, high = np.quantile(ratios, (0.025, 0.975))

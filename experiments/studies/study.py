@@ -43,8 +43,15 @@ def run_study(study: Study, folder: Path, run_id: str, console: Console) -> Foun
     jobs = study.jobs()
     cells = folder / "cells"
     cells.mkdir(parents=True, exist_ok=True)
-    prints = {name: fingerprint([trial.__qualname__, repr(argument)]) for name, (trial, argument) in jobs.items()}
-    found = {name: known for name in jobs if (known := _read(cells / f"{name}.json", prints[name])) is not None}
+    prints = {
+        name: fingerprint([trial.__qualname__, repr(argument)])
+        for name, (trial, argument) in jobs.items()
+    }
+    found = {
+        name: known
+        for name in jobs
+        if (known := _read(cells / f"{name}.json", prints[name])) is not None
+    }
     kept = len(found)
     todo = [name for name in jobs if name not in found]
     if found:
@@ -68,12 +75,20 @@ def run_study(study: Study, folder: Path, run_id: str, console: Console) -> Foun
     elif todo:
         _pooled({name: jobs[name] for name in todo}, min(workers, len(todo)), keep)
     metrics = study.conclude({name: found[name] for name in jobs}, folder, console)
-    metrics = {"run_id": run_id, "cells": len(jobs), "cells_kept": kept, "study_s": perf_counter() - began, **metrics}
+    metrics = {
+        "run_id": run_id,
+        "cells": len(jobs),
+        "cells_kept": kept,
+        "study_s": perf_counter() - began,
+        **metrics,
+    }
     write_json(folder / "metrics.json", metrics)
     return metrics
 
 
-def _pooled(jobs: Mapping[str, tuple[Trial, Any]], workers: int, keep: Callable[[str, Found], None]) -> None:
+def _pooled(
+    jobs: Mapping[str, tuple[Trial, Any]], workers: int, keep: Callable[[str, Found], None]
+) -> None:
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(trial, argument): name for name, (trial, argument) in jobs.items()}
         try:

@@ -55,10 +55,17 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 def tapes_of(cell: Cell, requests: int, tokens: int) -> Mapping[str, Tape]:
     """Synthetic ones by the cell's seed; a recording's whole, cut before they loop."""
     if cell.family == "tape":
-        recorded = {name: before_loop(tape) for folder in cell.regime.split("+") for name, tape in read_tapes(_folder(folder)).items()}
+        recorded = {
+            name: before_loop(tape)
+            for folder in cell.regime.split("+")
+            for name, tape in read_tapes(_folder(folder)).items()
+        }
         return {name: tape for name, tape in recorded.items() if len(tape.tokens) > 1}
     settings = CONFIDENCE[cell.confidence]
-    return {f"r{n}": Tape.synthetic(cell.regime, length=tokens, seed=(cell.seed, n), **settings) for n in range(requests)}  # type: ignore[arg-type]
+    return {
+        f"r{n}": Tape.synthetic(cell.regime, length=tokens, seed=(cell.seed, n), **settings)
+        for n in range(requests)
+    }  # type: ignore[arg-type]
 
 
 def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
@@ -69,7 +76,9 @@ def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
         return None
     config = OmegaConf.create(
         {
-            "policy": OmegaConf.load(PROJECT / "configs" / "policy" / f"{name}{'_k' if k else ''}.yaml"),
+            "policy": OmegaConf.load(
+                PROJECT / "configs" / "policy" / f"{name}{'_k' if k else ''}.yaml"
+            ),
             "sizes": [1, 2, 4] if arm in PUBLISHED_SIZES else list(cell.sizes),
             "buckets": list(cell.buckets) or "tight",
             "cost": {"_target_": "mtp.costs.LinearCost", **cell.cost(cell.belief)},
@@ -78,7 +87,11 @@ def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
     if k:
         config.policy.k = int(k)
     made = instantiate(config.policy, _convert_="all")
-    return made(oracle=TapeOracle(tapes, probabilities=cell.family != "tape")) if config.policy.get("_partial_") else made
+    return (
+        made(oracle=TapeOracle(tapes, probabilities=cell.family != "tape"))
+        if config.policy.get("_partial_")
+        else made
+    )
 
 
 def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) -> dict[str, Any]:
@@ -86,8 +99,15 @@ def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) 
     limits = Limits(vocab, 1 << 20, frozenset())
     cost = LinearCost(**cell.cost())
     executor = TapeExecutor(tapes, limits=limits, cost=cost, buckets=Buckets(cell.buckets))
-    cache = LayoutCache(CAPACITY, TapeGraphs(executor.spend, capture_s=cost.capture_s), give_up_after=1 << 30, clock=executor.now)
-    engine = Engine(executor, slots=cell.slots, rows=cell.rows, policy=policy, layout=Keyed(key, cache))
+    cache = LayoutCache(
+        CAPACITY,
+        TapeGraphs(executor.spend, capture_s=cost.capture_s),
+        give_up_after=1 << 30,
+        clock=executor.now,
+    )
+    engine = Engine(
+        executor, slots=cell.slots, rows=cell.rows, policy=policy, layout=Keyed(key, cache)
+    )
     for name, tape in tapes.items():
         engine.submit(Request(name, (0,), len(tape.tokens), ignore_stop=True))
     engine.run()

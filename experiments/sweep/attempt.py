@@ -27,11 +27,21 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
         if folder.done(job):
             return
         target = folder.path / job.name
-        (target / "status.json").unlink(missing_ok=True)  # first: what is left when this is cut short has no state
+        (target / "status.json").unlink(
+            missing_ok=True
+        )  # first: what is left when this is cut short has no state
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        command = [sys.executable, "-m", "experiments.run", *job.overrides, f"hydra.run.dir={quoted(str(target))}"]
-        environment = {**os.environ, PARENT_PIPE: "1", "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        command = [
+            sys.executable,
+            "-m",
+            "experiments.run",
+            *job.overrides,
+            f"hydra.run.dir={quoted(str(target))}",
+        ]
+        environment = {**os.environ, PARENT_PIPE: "1", "PYTHONUNBUFFERED": "1"} | (
+            {"OMP_NUM_THREADS": str(threads)} if threads else {}
+        )
         with (target / LOG).open("wb") as log:
             code = subprocess.Popen(
                 command,
@@ -46,7 +56,12 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
         if folder.status(job) is None:
             said = (target / LOG).read_text(encoding="utf-8", errors="replace")[-SHOWN:].strip()
             write_json(
-                target / "status.json", {"state": "failed", "error": f"{said}\n{_ended(code)}".strip(), "fingerprint": job.fingerprint}
+                target / "status.json",
+                {
+                    "state": "failed",
+                    "error": f"{said}\n{_ended(code)}".strip(),
+                    "fingerprint": job.fingerprint,
+                },
             )
 
 

@@ -16,22 +16,35 @@ from experiments.sweep.folder import MANIFEST, SweepFolder, SweepJob
 
 def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
     """The folder, and what must be kept while it is worked on. Raises BadInput."""
-    jobs, resume, given = SweepJob.numbered(checked.jobs), checked.base.resume, Path(checked.base.hydra.sweep.dir).absolute()
+    jobs, resume, given = (
+        SweepJob.numbered(checked.jobs),
+        checked.base.resume,
+        Path(checked.base.hydra.sweep.dir).absolute(),
+    )
     fresh = SweepFolder(given, jobs, checked.overrides, os.getcwd(), git_commit())
     own = any(key_of(override) == "hydra.sweep.dir" for override in checked.overrides)
     if resume not in ("auto", "new"):
         return _again(Path(str(resume)).absolute(), fresh, "resume")
     if own and given.exists() and any(given.iterdir()):
         if resume == "new":
-            raise BadInput(f"hydra.sweep.dir is {given}, which is not empty, expected a new folder with resume=new")
+            raise BadInput(
+                f"hydra.sweep.dir is {given}, which is not empty, expected a new folder with resume=new"
+            )
         return _again(given, fresh, "hydra.sweep.dir")
-    if resume == "auto" and not own and (last := _last(given.parent)) is not None and _unfinished(last, fresh):
+    if (
+        resume == "auto"
+        and not own
+        and (last := _last(given.parent)) is not None
+        and _unfinished(last, fresh)
+    ):
         claim = last.claim()
         if claim is not None:
             return last, claim
     claim = fresh.claim()
     if claim is None:
-        raise BadInput(f"hydra.sweep.dir is {given}, where another process is at work, expected another folder")
+        raise BadInput(
+            f"hydra.sweep.dir is {given}, where another process is at work, expected another folder"
+        )
     return fresh, claim
 
 
@@ -39,23 +52,41 @@ def repeated(arguments: Sequence[str]) -> list[str]:
     """Where resume=DIR comes without saying what: the command that began that sweep, with what is given replaced. Raises BadInput."""
     given = [one for one in arguments if not one.startswith("-")]
     folders = [one.partition("=")[2].strip("'\"") for one in given if key_of(one) == "resume"]
-    if not folders or folders[-1] in ("auto", "new") or not all(of_the_sweep(key_of(one)) for one in given):
+    if (
+        not folders
+        or folders[-1] in ("auto", "new")
+        or not all(of_the_sweep(key_of(one)) for one in given)
+    ):
         return list(arguments)
     keys = {key_of(one) for one in given}
-    return ["-m", *(one for one in _read(Path(folders[-1]).absolute(), "resume").overrides if key_of(one) not in keys), *given]
+    return [
+        "-m",
+        *(
+            one
+            for one in _read(Path(folders[-1]).absolute(), "resume").overrides
+            if key_of(one) not in keys
+        ),
+        *given,
+    ]
 
 
 def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[str]]:
     """The same jobs, perhaps with configs that have changed since: those are done anew."""
     last = _read(path, key)
     if [job.name for job in last.jobs] != [job.name for job in fresh.jobs]:
-        raise BadInput(f"{key} is {path}, which holds a sweep with other overrides, expected these: {' '.join(last.overrides)}")
+        raise BadInput(
+            f"{key} is {path}, which holds a sweep with other overrides, expected these: {' '.join(last.overrides)}"
+        )
     if last.cwd != fresh.cwd:
-        raise BadInput(f"{key} is {path}, which was started in {last.cwd}, expected to be started there again")
+        raise BadInput(
+            f"{key} is {path}, which was started in {last.cwd}, expected to be started there again"
+        )
     again = SweepFolder(path, fresh.jobs, last.overrides, last.cwd, last.git_commit)
     claim = again.claim()
     if claim is None:
-        raise BadInput(f"{key} is {path}, where another process is at work, expected to wait for its end")
+        raise BadInput(
+            f"{key} is {path}, where another process is at work, expected to wait for its end"
+        )
     return again, claim
 
 
@@ -63,7 +94,9 @@ def _read(path: Path, key: str) -> SweepFolder:
     try:
         return SweepFolder.read(path)
     except (OSError, ValueError, KeyError, TypeError) as wrong:
-        raise BadInput(f"{key} is {path}, which holds no {MANIFEST}, expected the folder of a sweep") from wrong
+        raise BadInput(
+            f"{key} is {path}, which holds no {MANIFEST}, expected the folder of a sweep"
+        ) from wrong
 
 
 def _last(above: Path) -> SweepFolder | None:
@@ -76,4 +109,6 @@ def _last(above: Path) -> SweepFolder | None:
 
 
 def _unfinished(last: SweepFolder, fresh: SweepFolder) -> bool:
-    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not all(last.done(job) for job in last.jobs)
+    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not all(
+        last.done(job) for job in last.jobs
+    )

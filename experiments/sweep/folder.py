@@ -26,7 +26,10 @@ class SweepJob:
 
     @classmethod
     def numbered(cls, jobs: Sequence[tuple[tuple[str, ...], str]]) -> tuple[SweepJob, ...]:
-        return tuple(cls(f"{n:03d}-{fingerprint(list(overrides))[:8]}", overrides, of) for n, (overrides, of) in enumerate(jobs))
+        return tuple(
+            cls(f"{n:03d}-{fingerprint(list(overrides))[:8]}", overrides, of)
+            for n, (overrides, of) in enumerate(jobs)
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class SweepFolder:
     def read(cls, path: Path) -> SweepFolder:
         """Raises OSError or ValueError where there is no sweep."""
         held: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        jobs = tuple(SweepJob(job["name"], tuple(job["overrides"]), job["fingerprint"]) for job in held["jobs"])
+        jobs = tuple(
+            SweepJob(job["name"], tuple(job["overrides"]), job["fingerprint"])
+            for job in held["jobs"]
+        )
         return cls(path, jobs, tuple(held["overrides"]), held["cwd"], held["git_commit"])
 
     def claim(self) -> IO[str] | None:
@@ -60,7 +66,11 @@ class SweepFolder:
 
     def axes(self, job: SweepJob) -> str:
         """The overrides of a job that not all jobs have."""
-        return " ".join(one for one in job.overrides if len(self.jobs) == 1 or not all(one in other.overrides for other in self.jobs))
+        return " ".join(
+            one
+            for one in job.overrides
+            if len(self.jobs) == 1 or not all(one in other.overrides for other in self.jobs)
+        )
 
     def status(self, job: SweepJob) -> dict[str, Any] | None:
         """status.json, None without a whole one."""
@@ -78,7 +88,11 @@ class SweepFolder:
     def done(self, job: SweepJob) -> bool:
         """Whether its results are there and are those of its config."""
         status = self.status(job)
-        return status is not None and status["state"] == "ok" and status.get("fingerprint") == job.fingerprint
+        return (
+            status is not None
+            and status["state"] == "ok"
+            and status.get("fingerprint") == job.fingerprint
+        )
 
     @contextmanager
     def lock(self, job: SweepJob) -> Iterator[IO[str]]:

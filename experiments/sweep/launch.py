@@ -43,7 +43,9 @@ def _local(folder: SweepFolder, todo: Sequence[SweepJob], jobs: int) -> None:
     pool = ThreadPoolExecutor(jobs)
     try:
         running = [pool.submit(attempt, folder.path, job.name, threads=threads) for job in todo]
-        while wait(running, timeout=POLL_S).not_done:  # a thread that waits for ever may not see Ctrl-C
+        while wait(
+            running, timeout=POLL_S
+        ).not_done:  # a thread that waits for ever may not see Ctrl-C
             continue
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -51,19 +53,29 @@ def _local(folder: SweepFolder, todo: Sequence[SweepJob], jobs: int) -> None:
         one.result()
 
 
-def _by_hydra(folder: SweepFolder, todo: Sequence[SweepJob], overrides: Sequence[str], configs: str) -> None:
+def _by_hydra(
+    folder: SweepFolder, todo: Sequence[SweepJob], overrides: Sequence[str], configs: str
+) -> None:
     """The launcher runs `supervise`, which starts the job's own process where it is."""
     own = ("hydra.sweep.", "hydra.sweeper.", "hydra.run.", "hydra.job.chdir", "hydra.output_subdir")
     given = [one for one in not_swept(overrides) if not key_of(one).startswith(own)]
-    fixed = [f"hydra.sweep.dir={quoted(str(folder.path))}", "hydra.output_subdir=null", "hydra.job.chdir=false"]
+    fixed = [
+        f"hydra.sweep.dir={quoted(str(folder.path))}",
+        "hydra.output_subdir=null",
+        "hydra.job.chdir=false",
+    ]
     with initialize_config_dir(configs, version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("run", [*given, *fixed], run_mode=RunMode.MULTIRUN)
         HydraConfig.instance().set_config(config)
         context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
         launcher = Plugins.instance().instantiate_launcher(context, supervise, config)
-        common = [one for one in given if not key_of(one).startswith(("hydra.", "hydra/"))]  # the others it adds itself
-        launcher.launch([[*common, f"hydra.sweep.subdir={job.name}"] for job in todo], initial_job_idx=0)
+        common = [
+            one for one in given if not key_of(one).startswith(("hydra.", "hydra/"))
+        ]  # the others it adds itself
+        launcher.launch(
+            [[*common, f"hydra.sweep.subdir={job.name}"] for job in todo], initial_job_idx=0
+        )
 
 
 def supervise(config: DictConfig) -> None:

@@ -33,12 +33,23 @@ def run_sweep(checked: Checked, configs: str) -> int:
                     launch(folder, todo)
         except KeyboardInterrupt:
             done = sum(folder.done(job) for job in folder.jobs)
-            print(f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes on", file=sys.stderr, flush=True)
+            print(
+                f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes on",
+                file=sys.stderr,
+                flush=True,
+            )
             os._exit(INTERRUPTED)  # at once: jobs in flight end with this process
         except Exception as fault:  # a launcher's own: what became of the jobs is in their folders
-            print(f"the launcher failed: {type(fault).__name__}: {' '.join(str(fault).split())[:500]}", file=sys.stderr)
+            print(
+                f"the launcher failed: {type(fault).__name__}: {' '.join(str(fault).split())[:500]}",
+                file=sys.stderr,
+            )
         failures = [line for job in folder.jobs if (line := _failure(folder, job)) is not None]
-    console.print(f"{len(folder.jobs) - len(failures)} of {len(folder.jobs)} jobs are done: {folder.path}", soft_wrap=True, highlight=False)
+    console.print(
+        f"{len(folder.jobs) - len(failures)} of {len(folder.jobs)} jobs are done: {folder.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
     for line in failures:
         print(line, file=sys.stderr)
     if checked.base.report and find_spec("experiments.report") is not None:
@@ -49,9 +60,14 @@ def run_sweep(checked: Checked, configs: str) -> int:
 def _announce(folder: SweepFolder, todo: list[SweepJob], console: Console) -> None:
     done = len(folder.jobs) - len(todo)
     again = f", {done} of them done already" if done else ""
-    console.print(f"sweep of {len(folder.jobs)} jobs{again}: {folder.path}", soft_wrap=True, highlight=False)
+    console.print(
+        f"sweep of {len(folder.jobs)} jobs{again}: {folder.path}", soft_wrap=True, highlight=False
+    )
     if done and folder.git_commit != git_commit():
-        console.print("[yellow]the code has changed since it began; resume=new starts another[/yellow]", soft_wrap=True)
+        console.print(
+            "[yellow]the code has changed since it began; resume=new starts another[/yellow]",
+            soft_wrap=True,
+        )
 
 
 def _failure(folder: SweepFolder, job: SweepJob) -> str | None:

@@ -68,17 +68,23 @@ class Watch:
             if state in ("ok", "failed"):
                 self._ended[job.name] = (state, now - started)
                 counted = f"[{len(self._ended)}/{len(self._todo)}]"
-                text = Text(f"{counted} {state} {job.name} {self._folder.axes(job)} ({hours(now - started)})")
+                text = Text(
+                    f"{counted} {state} {job.name} {self._folder.axes(job)} ({hours(now - started)})"
+                )
                 self._console.print(text, soft_wrap=True, style="red" if state == "failed" else "")
 
     def table(self) -> Group:
         """A bar, the counts, and a row for each job that runs: how long, and the last line of its log."""
-        running = [job for job in self._todo if job.name in self._started and job.name not in self._ended]
+        running = [
+            job for job in self._todo if job.name in self._started and job.name not in self._ended
+        ]
         total, ended = len(self._todo), len(self._ended)
         failed = sum(state == "failed" for state, _ in self._ended.values())
         spent = perf_counter() - self._began
         left = f", about {hours(spent / ended * (total - ended))} left" if ended else ""
-        head = Text(f"{ended} of {total} jobs, {failed} failed, {len(running)} running, {hours(spent)} so far{left}")
+        head = Text(
+            f"{ended} of {total} jobs, {failed} failed, {len(running)} running, {hours(spent)} so far{left}"
+        )
         rows = Table(box=None, padding=(0, 2, 0, 0))
         rows.add_column("job", style="bold", no_wrap=True, min_width=12)
         rows.add_column("what", no_wrap=True, overflow="ellipsis")
@@ -86,7 +92,12 @@ class Watch:
         rows.add_column("last word", style="dim", no_wrap=True, overflow="ellipsis", ratio=1)
         for job in running:
             since = hours(perf_counter() - self._started[job.name])
-            rows.add_row(job.name, Text(self._folder.axes(job)), since, Text(last_line(self._path(job) / LOG)))
+            rows.add_row(
+                job.name,
+                Text(self._folder.axes(job)),
+                since,
+                Text(last_line(self._path(job) / LOG)),
+            )
         bar = ProgressBar(total=total, completed=ended, width=60)
         return Group(head, bar, Text(), *([rows] if running else []))
 

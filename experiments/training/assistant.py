@@ -26,7 +26,12 @@ class Assistant(Drafter):
         quicken(self.net)
 
     @classmethod
-    def start(cls, config: Gemma4AssistantConfig, tensors: Mapping[str, Tensor], layer_types: Sequence[str]) -> Assistant:
+    def start(
+        cls,
+        config: Gemma4AssistantConfig,
+        tensors: Mapping[str, Tensor],
+        layer_types: Sequence[str],
+    ) -> Assistant:
         """Each layer from the target's last one of its type, wherever shapes agree; at first a row goes straight through.
 
         tensors: the target's under transformers' names, its layers `model.layers.I.*`; layer_types: of these.
@@ -45,22 +50,40 @@ class Assistant(Drafter):
             nn.init.eye_(made.net.pre_projection.weight[:, config.backbone_hidden_size :])
             nn.init.eye_(made.net.post_projection.weight)
             if (ordered := made.net.masked_embedding) is not None:
-                ordered.token_ordering.copy_(balanced_clusters(made.net.lm_head.weight, config.num_centroids).argsort(stable=True))
-                members = made.net.lm_head.weight[ordered.token_ordering].unflatten(0, (config.num_centroids, -1))
+                ordered.token_ordering.copy_(
+                    balanced_clusters(made.net.lm_head.weight, config.num_centroids).argsort(
+                        stable=True
+                    )
+                )
+                members = made.net.lm_head.weight[ordered.token_ordering].unflatten(
+                    0, (config.num_centroids, -1)
+                )
                 ordered.centroids.weight.copy_(members.mean(1))
         return made
 
-    def chain(self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+    def chain(
+        self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False
+    ) -> list[Drafted]:
         """Every step of anchor t stands at position t + 1, its last token's, and reads the target's keys of 0..t: a frozen position
         and no entries of its own, as in transformers' candidate generator."""
         anchors = ids.shape[1] - depth
-        kv = {kind: (keys[:, :, :anchors], values[:, :, :anchors]) for kind, (keys, values) in read.kv.items()}
+        kv = {
+            kind: (keys[:, :, :anchors], values[:, :, :anchors])
+            for kind, (keys, values) in read.kv.items()
+        }
         masks, positions = self._masks(anchors), torch.arange(1, anchors + 1)[None]
         out, picks = read.hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         steps = []
         for step in range(depth):
             token = picks if own else ids[:, 1 + step : 1 + step + anchors]
-            steps.append(self._step(torch.cat([target.embed(token), out.to(self.net.dtype)], -1), kv, masks, positions))
+            steps.append(
+                self._step(
+                    torch.cat([target.embed(token), out.to(self.net.dtype)], -1),
+                    kv,
+                    masks,
+                    positions,
+                )
+            )
             out, picks = steps[-1].hidden, steps[-1].picks if own else picks
         return steps
 
@@ -92,9 +115,14 @@ class Assistant(Drafter):
 
     def _masks(self, anchors: int) -> dict[str, Tensor]:
         """[1, 1, anchors, keys] bool. A sliding layer sees the last window + 1 keys: transformers' mask is inclusive here."""
-        back = torch.arange(anchors)[:, None] - torch.arange(anchors)  # how far a key lies behind the last committed token
+        back = torch.arange(anchors)[:, None] - torch.arange(
+            anchors
+        )  # how far a key lies behind the last committed token
         seen = back[None, None] >= 0
-        return {"full_attention": seen, "sliding_attention": seen & (back <= self.net.config.get_text_config().sliding_window)}
+        return {
+            "full_attention": seen,
+            "sliding_attention": seen & (back <= self.net.config.get_text_config().sliding_window),
+        }
 
     def beside(self, step: Drafted, hidden: Tensor, wanted: Tensor) -> Tensor:
         """Smooth L1 to the target's rows in units of their RMS; cross-entropy of the clusters to what the target gives their tokens."""
@@ -102,7 +130,9 @@ class Assistant(Drafter):
         loss = HIDDEN * smooth_l1_loss(step.hidden.float() / scale, hidden.float() / scale)
         if step.clusters is not None:
             mass = wanted @ one_hot(self._clusters(), step.clusters.shape[-1]).to(wanted.dtype)
-            loss = loss + CLUSTERS * cross_entropy(step.clusters.float().flatten(0, -2), mass.flatten(0, -2))
+            loss = loss + CLUSTERS * cross_entropy(
+                step.clusters.float().flatten(0, -2), mass.flatten(0, -2)
+            )
         return loss
 
 

@@ -30,12 +30,22 @@ def write_card(folder: Path) -> dict[str, Any]:
 
 
 def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.suffix in (".json", ".safetensors")) / 1e6
+    size = (
+        sum(
+            file.stat().st_size
+            for file in folder.rglob("*")
+            if file.suffix in (".json", ".safetensors")
+        )
+        / 1e6
+    )
     recipe = training["recipe"]
     kind = family(recipe["family"])
     sections = [
         f"# {kind.name}",
-        *map(wrapped, kind.about(recipe["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size)),
+        *map(
+            wrapped,
+            kind.about(recipe["shape"], (folder / "model.safetensors").stat().st_size / 1e6, size),
+        ),
         data_section(),
         recipe_section(recipe, training["tokens"], training.get("notes", []), kind),
         curve_section(training["history"]),
@@ -44,9 +54,13 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def recipe_section(recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: Family) -> str:
+def recipe_section(
+    recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: Family
+) -> str:
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
-    alone = f", in the first {recipe['head_first']:.0%} only the first" if recipe["head_first"] else ""
+    alone = (
+        f", in the first {recipe['head_first']:.0%} only the first" if recipe["head_first"] else ""
+    )
     processes = "1 process" if recipe["workers"] == 1 else f"{recipe['workers']} processes"
     phases = [
         f"1. *target*: next tokens, {seen['target']}, rows of {recipe['length']} tokens, {recipe['prose']:.0%} of them prose; Muon for the "
@@ -74,18 +88,56 @@ def data_section() -> str:
     for kind in KINDS:
         found = documents(kind)
         for licence in sorted({one.licence for one in found}):
-            parts = [sum(len(one.text) for one in found if one.licence == licence and one.held_out is out) / 1e6 for out in (False, True)]
+            parts = [
+                sum(
+                    len(one.text) for one in found if one.licence == licence and one.held_out is out
+                )
+                / 1e6
+                for out in (False, True)
+            ]
             lines.append(f"| {kind} | {licence} | {parts[0]:.2f} | {parts[1]:.2f} |")
-    sums = [f"- `{kind}.jsonl.xz`: {hashlib.sha256(packed(kind).read_bytes()).hexdigest()}" for kind in KINDS]
-    return "\n".join([*lines, "", "SHA-256 of the files:", "", *sums, "", "The weights are under the project's licence, Apache-2.0."])
+    sums = [
+        f"- `{kind}.jsonl.xz`: {hashlib.sha256(packed(kind).read_bytes()).hexdigest()}"
+        for kind in KINDS
+    ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "SHA-256 of the files:",
+            "",
+            *sums,
+            "",
+            "The weights are under the project's licence, Apache-2.0.",
+        ]
+    )
 
 
 def curve_section(history: list[list[Any]]) -> str:
     """Loss by minutes, smoothed over about 30 steps."""
     last = len(history) - 1
-    chosen = [history[round(i * last / (POINTS - 1))] for i in range(POINTS)] if last >= POINTS else history
-    lines = ["## Loss", "", "The three phases have different losses.", "", "| minutes | phase | step | loss |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |" for phase, step, minutes, loss in chosen)])
+    chosen = (
+        [history[round(i * last / (POINTS - 1))] for i in range(POINTS)]
+        if last >= POINTS
+        else history
+    )
+    lines = [
+        "## Loss",
+        "",
+        "The three phases have different losses.",
+        "",
+        "| minutes | phase | step | loss |",
+        "|---|---|---|---|",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            *(
+                f"| {minutes:.1f} | {phase} | {step} | {loss:.3f} |"
+                for phase, step, minutes, loss in chosen
+            ),
+        ]
+    )
 
 
 def stats_section(found: dict[str, Any], kind: Family) -> str:
@@ -103,28 +155,52 @@ def stats_section(found: dict[str, Any], kind: Family) -> str:
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
 
     row("held-out loss, nats per token", [f"{one['held_out_loss']:.2f}" for one in found.values()])
-    row("share of own text after its first repeated 16-gram", [f"{one['repetition']:.2f}" for one in found.values()])
+    row(
+        "share of own text after its first repeated 16-gram",
+        [f"{one['repetition']:.2f}" for one in found.values()],
+    )
     row("distinct 4-grams of own text", [f"{one['distinct_4grams']:.2f}" for one in found.values()])
     for name in next(iter(found.values()))["heads"]:
         heads = [one["heads"][name] for one in found.values()]
-        row(f"{name}: teacher-forced, positions 1/2/3", [_three(head["teacher_forced"]) for head in heads])
+        row(
+            f"{name}: teacher-forced, positions 1/2/3",
+            [_three(head["teacher_forced"]) for head in heads],
+        )
         row(f"{name}: own text, positions 1/2/3", [_three(head["own"]) for head in heads])
-        row(f"{name}: first draft, novel tokens of own text", [f"{head['own_novel_first']:.2f}" for head in heads])
-        row(f"{name}: tokens per round of 3 drafts", [f"{head['mean_acceptance_length']:.2f}" for head in heads])
+        row(
+            f"{name}: first draft, novel tokens of own text",
+            [f"{head['own_novel_first']:.2f}" for head in heads],
+        )
+        row(
+            f"{name}: tokens per round of 3 drafts",
+            [f"{head['mean_acceptance_length']:.2f}" for head in heads],
+        )
     best = list(kind.drafters)[-1]
-    row("share of novel tokens in own text", [f"{one['heads'][best]['own_novel_share']:.2f}" for one in found.values()])
+    row(
+        "share of novel tokens in own text",
+        [f"{one['heads'][best]['own_novel_share']:.2f}" for one in found.values()],
+    )
     looped = ", ".join(f"{one['repetition']:.0%} of its {text}" for text, one in found.items())
     loops = f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes"
-    lines += ["", wrapped(f"{loops} over the text, and phase 2."), *(["", kind.measured.strip()] if kind.measured else [])]
+    lines += [
+        "",
+        wrapped(f"{loops} over the text, and phase 2."),
+        *(["", kind.measured.strip()] if kind.measured else []),
+    ]
     for text, least in WANTED.items():
         got = found[text]["heads"][best]["own_novel_first"]
         verdict = "met" if got >= least else "missed"
-        lines += ["", f"Wanted on novel tokens of {text}: at least {least:.2f}; {got:.2f}: {verdict}."]
+        lines += [
+            "",
+            f"Wanted on novel tokens of {text}: at least {least:.2f}; {got:.2f}: {verdict}.",
+        ]
     return "\n".join(lines)
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    return fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+    return fill(
+        text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _three(shares: list[float]) -> str:

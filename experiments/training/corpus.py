@@ -16,7 +16,10 @@ from experiments.assets import CORPUS
 from experiments.training.tokenizer import END
 
 KINDS = ("code", "prose")
-HELD_OUT = {"language-reference": 3, "chatterbot": 3}  # one source in so many is held out; of the others one in 20
+HELD_OUT = {
+    "language-reference": 3,
+    "chatterbot": 3,
+}  # one source in so many is held out; of the others one in 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ def documents(kind: str, characters: int | None = None) -> list[Document]:
 def encode(texts: list[str], tokenizer: Tokenizer) -> Tensor:
     """All texts in one stream, each closed by the end token: [tokens] int64."""
     end = tokenizer.token_to_id(END)
-    return torch.tensor([token for text in tokenizer.encode_batch(texts) for token in (*text.ids, end)])
+    return torch.tensor(
+        [token for text in tokenizer.encode_batch(texts) for token in (*text.ids, end)]
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ class Windows:
     """Endless batches [batch, length] from several streams in fixed shares, each stream walked in a shuffled order of its
     whole windows: no window comes twice before all came once. Its place is `seen`, so a resumed run goes on where it was."""
 
-    def __init__(self, streams: dict[str, Tensor], shares: dict[str, float], length: int, seed: int) -> None:
+    def __init__(
+        self, streams: dict[str, Tensor], shares: dict[str, float], length: int, seed: int
+    ) -> None:
         self.streams, self.shares, self.length, self.seed = streams, shares, length, seed
         self.seen = dict.fromkeys(streams, 0)  # windows taken from each
         self._order: dict[str, tuple[int, Tensor]] = {}
@@ -85,17 +92,23 @@ class Windows:
         counts = {kind: round(batch * share) for kind, share in self.shares.items()}
         first = next(iter(counts))
         counts[first] += batch - sum(counts.values())
-        return torch.stack([self._next(kind) for kind, count in counts.items() for _ in range(count)])
+        return torch.stack(
+            [self._next(kind) for kind, count in counts.items() for _ in range(count)]
+        )
 
     def _next(self, kind: str) -> Tensor:
         stream, length = self.streams[kind], self.length
         rows = stream.ndim == 2  # texts of just this length
-        whole = len(stream) if rows else (len(stream) - length) // length  # a window less, to leave room for the epoch's offset
+        whole = (
+            len(stream) if rows else (len(stream) - length) // length
+        )  # a window less, to leave room for the epoch's offset
         epoch, place = divmod(self.seen[kind], whole)
         self.seen[kind] += 1
         if self._order.get(kind, (-1, None))[0] != epoch:
             random = Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            offset = 0 if rows else int(torch.randint(length, (1,), generator=random))  # windows are cut elsewhere in every epoch
+            offset = (
+                0 if rows else int(torch.randint(length, (1,), generator=random))
+            )  # windows are cut elsewhere in every epoch
             self._order[kind] = epoch, torch.randperm(whole, generator=random) * length + offset
         start = int(self._order[kind][1][place])
         return stream[start // length] if rows else stream[start : start + length]

@@ -30,32 +30,46 @@ def inverse_unit_lower(below: Tensor) -> Tensor:
     return result
 
 
-def gated_delta(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+def gated_delta(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """q, k: [batch, heads, tokens, key], v: [.., value], decay (log, <= 0) and beta: [batch, heads, tokens], all fp32;
     state: [batch, heads, key, value] or None. Returns [batch, heads, tokens, value] and the state after the last token."""
     with torch.autocast("cpu", enabled=False):
         q, k = unit(q) * q.shape[-1] ** -0.5, unit(k)
         if state is None:
             state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
-        return _one(q, k, v, decay, beta, state) if q.shape[2] == 1 else _chunks(q, k, v, decay, beta, state)
+        return (
+            _one(q, k, v, decay, beta, state)
+            if q.shape[2] == 1
+            else _chunks(q, k, v, decay, beta, state)
+        )
 
 
-def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _one(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     state = state * decay.exp()[..., None]
     state = state + k.transpose(2, 3) @ (beta[..., None] * (v - k @ state))
     return q @ state, state
 
 
-def _chunks(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _chunks(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     tokens = q.shape[2]
     fill = -tokens % CHUNK
     if fill:  # a padded token has beta 0 and no decay: it changes nothing
         q, k, v = (pad(x, (0, 0, 0, fill)) for x in (q, k, v))
         decay, beta = pad(decay, (0, fill)), pad(beta, (0, fill))
-    q, k, v, decay, beta = (x.unflatten(2, (-1, CHUNK)) for x in (q, k, v, decay, beta))  # [batch, heads, chunks, CHUNK, ..]
+    q, k, v, decay, beta = (
+        x.unflatten(2, (-1, CHUNK)) for x in (q, k, v, decay, beta)
+    )  # [batch, heads, chunks, CHUNK, ..]
     total = decay.cumsum(-1)
     causal = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril()
-    between = (total[..., :, None] - total[..., None, :]).masked_fill(~causal, float("-inf")).exp()  # decay from column to row
+    between = (
+        (total[..., :, None] - total[..., None, :]).masked_fill(~causal, float("-inf")).exp()
+    )  # decay from column to row
     keys = k.transpose(-1, -2)
     solve = inverse_unit_lower(((k * beta[..., None]) @ keys * between).tril(-1))
     fresh = solve @ (v * beta[..., None])
@@ -66,7 +80,9 @@ def _chunks(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state:
     whole = total[..., -1].exp()[..., None, None]
     outs = []
     # unbind, not indexing: its gradient is one stack and no zero-filled copies
-    for new, read, query, mix, write, keep in zip(*(x.unbind(2) for x in (fresh, reads, q, inner, writes, whole)), strict=True):
+    for new, read, query, mix, write, keep in zip(
+        *(x.unbind(2) for x in (fresh, reads, q, inner, writes, whole)), strict=True
+    ):
         value = new - read @ state
         outs.append(query @ state + mix @ value)
         state = state * keep + write @ value

@@ -59,7 +59,11 @@ LARGEST = 120_000
 
 
 def root(package: str) -> Path:
-    return Path(sysconfig.get_path("stdlib")) if package == "stdlib" else Path(sysconfig.get_path("purelib")) / package
+    return (
+        Path(sysconfig.get_path("stdlib"))
+        if package == "stdlib"
+        else Path(sysconfig.get_path("purelib")) / package
+    )
 
 
 def sources(package: str) -> Iterator[tuple[str, str]]:
@@ -87,7 +91,14 @@ def paragraphs(text: str) -> Iterator[str]:
         words = flat.split(" ")
         letters = sum(c.isalpha() or c in " ,.'" for c in flat) / max(1, len(flat))
         lower = sum(word[0].islower() for word in words if word) / len(words)
-        if len(words) >= 12 and flat.isascii() and letters > 0.93 and lower > 0.7 and flat[0].isupper() and flat[-1] in ".:":
+        if (
+            len(words) >= 12
+            and flat.isascii()
+            and letters > 0.93
+            and lower > 0.7
+            and flat[0].isupper()
+            and flat[-1] in ".:"
+        ):
             yield flat
 
 
@@ -96,7 +107,11 @@ def docstrings(source: str) -> str:
         tree = ast.parse(source)
     except SyntaxError:
         return ""
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+    nodes = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return "\n\n".join(textwrap.dedent(ast.get_docstring(node) or "") for node in nodes)
 
 
@@ -111,7 +126,9 @@ def chats(wheels: Path) -> Iterator[tuple[str, list[list[str]]]]:
     """(name, conversations) of the English files of chatterbot-corpus; a conversation is its turns."""
     (file,) = wheels.glob("chatterbot_corpus-*.whl")
     with zipfile.ZipFile(file) as wheel:
-        for name in sorted(name for name in wheel.namelist() if "/english/" in name and name.endswith(".yml")):
+        for name in sorted(
+            name for name in wheel.namelist() if "/english/" in name and name.endswith(".yml")
+        ):
             turns = yaml.safe_load(wheel.read(name))["conversations"]
             whole = [[str(turn) for turn in one] for one in turns]
             yield f"chatterbot/{Path(name).name}", [one for one in whole if "".join(one).isascii()]
@@ -126,7 +143,9 @@ def prose(wheels: Path) -> Iterator[dict[str, str]]:
     seen: set[str] = set()
     documents = [(name, text, "PSF-2.0") for name, text in topics()]
     for package, licence in PROSE.items():
-        documents += [(f"docstrings/{name}", docstrings(text), licence) for name, text in sources(package)]
+        documents += [
+            (f"docstrings/{name}", docstrings(text), licence) for name, text in sources(package)
+        ]
     for name, text, licence in documents:
         kept = []
         for paragraph in paragraphs(text):
@@ -137,7 +156,11 @@ def prose(wheels: Path) -> Iterator[dict[str, str]]:
         if sum(map(len, kept)) > 200:
             yield {"source": name, "licence": licence, "text": "\n\n".join(kept)}
     for name, conversations in chats(wheels):
-        yield {"source": name, "licence": "BSD-3-Clause", "text": "\n\n".join(dialogue(turns) for turns in conversations)}
+        yield {
+            "source": name,
+            "licence": "BSD-3-Clause",
+            "text": "\n\n".join(dialogue(turns) for turns in conversations),
+        }
 
 
 def code() -> Iterator[dict[str, str]]:
@@ -150,7 +173,9 @@ def write(name: str, documents: Iterable[dict[str, str]]) -> int:
     """Characters of text written."""
     documents = list(documents)
     lines = "".join(json.dumps(document) + "\n" for document in documents)
-    (CORPUS / f"{name}.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+    (CORPUS / f"{name}.jsonl.xz").write_bytes(
+        lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
+    )
     return sum(len(document["text"]) for document in documents)
 
 

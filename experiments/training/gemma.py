@@ -41,16 +41,26 @@ class GemmaShape:
     def __post_init__(self) -> None:
         """Raises BadInput."""
         if self.layers % self.interval:
-            raise BadInput(f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})")
+            raise BadInput(
+                f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})"
+            )
         if self.shared > self.layers - self.interval:
             most = self.layers - self.interval
-            raise BadInput(f"shape.shared is {self.shared}, expected at most shape.layers - shape.interval ({most})")
+            raise BadInput(
+                f"shape.shared is {self.shared}, expected at most shape.layers - shape.interval ({most})"
+            )
         if self.heads % self.kv_heads:
-            raise BadInput(f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})")
+            raise BadInput(
+                f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})"
+            )
         if self.clusters and self.vocab % self.clusters:
-            raise BadInput(f"shape.clusters is {self.clusters}, expected a divisor of shape.vocab ({self.vocab})")
+            raise BadInput(
+                f"shape.clusters is {self.clusters}, expected a divisor of shape.vocab ({self.vocab})"
+            )
         if self.clusters and self.top_clusters > self.clusters:
-            raise BadInput(f"shape.top_clusters is {self.top_clusters}, expected at most shape.clusters ({self.clusters})")
+            raise BadInput(
+                f"shape.top_clusters is {self.top_clusters}, expected at most shape.clusters ({self.clusters})"
+            )
 
     def _config(self, hidden: int, layers: int, interval: int, **others: Any) -> Gemma4TextConfig:
         sizes: dict[str, Any] = {"global_head_dim": self.full_head_size, **others}
@@ -58,7 +68,10 @@ class GemmaShape:
             vocab_size=self.vocab,
             hidden_size=hidden,
             num_hidden_layers=layers,
-            layer_types=["full_attention" if (i + 1) % interval == 0 else "sliding_attention" for i in range(layers)],
+            layer_types=[
+                "full_attention" if (i + 1) % interval == 0 else "sliding_attention"
+                for i in range(layers)
+            ],
             num_attention_heads=self.heads,
             num_key_value_heads=self.kv_heads,
             head_dim=self.head_size,
@@ -113,7 +126,9 @@ class Gemma(Target):
         return DynamicCache(config=self.net.config)
 
     def forward(self, ids: Tensor, state: DynamicCache | None = None) -> Tensor:
-        out: Tensor = self.net.model(ids, cache=state, use_cache=state is not None).last_hidden_state
+        out: Tensor = self.net.model(
+            ids, cache=state, use_cache=state is not None
+        ).last_hidden_state
         return out
 
     def read(self, ids: Tensor) -> Read:

@@ -21,7 +21,11 @@ ASSISTANT = "assistant"  # its folder below the target's
 
 
 def start_assistant(target: Gemma) -> Assistant:
-    return Assistant.start(target.shape.assistant_config(), target.net.state_dict(), target.net.config.layer_types or ())
+    return Assistant.start(
+        target.shape.assistant_config(),
+        target.net.state_dict(),
+        target.net.config.layer_types or (),
+    )
 
 
 def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
@@ -29,7 +33,9 @@ def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
     values = _settings(config) | {"dtype": str(dtype).removeprefix("torch.")}
     own = {tuple(sorted(one.items())) for one in values.pop("per_layer_config").values()} or {()}
     if len(own) > 1:
-        raise ValueError(f"full layers differ from each other: {sorted(own)}, expected the same heads in all of them")
+        raise ValueError(
+            f"full layers differ from each other: {sorted(own)}, expected the same heads in all of them"
+        )
     full = dict(*own)
     if "num_key_value_heads" in full:
         values["num_global_key_value_heads"] = full["num_key_value_heads"]
@@ -44,26 +50,49 @@ def _settings(config: PreTrainedConfig) -> dict[str, Any]:
 
 def write_weights(net: nn.Module, folder: Path, dtype: torch.dtype) -> None:
     """Without the head, which is the embedding. Aside, then renamed."""
-    weights = {name: tensor.detach() for name, tensor in net.state_dict().items() if name != "lm_head.weight"}
-    kept = {name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous() for name, tensor in weights.items()}
+    weights = {
+        name: tensor.detach()
+        for name, tensor in net.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    kept = {
+        name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous()
+        for name, tensor in weights.items()
+    }
     save_file(kept, folder / "model.part", metadata={"format": "pt"})
     (folder / "model.part").replace(folder / "model.safetensors")
 
 
-def write_assistant(assistant: Assistant, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+def write_assistant(
+    assistant: Assistant, folder: Path, dtype: torch.dtype = torch.bfloat16
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    config = _settings(assistant.net.config) | {"architectures": ["Gemma4AssistantForCausalLM"], "dtype": str(dtype).removeprefix("torch.")}
+    config = _settings(assistant.net.config) | {
+        "architectures": ["Gemma4AssistantForCausalLM"],
+        "dtype": str(dtype).removeprefix("torch."),
+    }
     config["text_config"] = published(assistant.net.config.get_text_config(), dtype)
     _write_json(folder / "config.json", config)
     write_weights(assistant.net, folder, dtype)
 
 
-def write_folder(target: Gemma, assistant: Assistant, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+def write_folder(
+    target: Gemma,
+    assistant: Assistant,
+    tokenizer: Tokenizer,
+    folder: Path,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
     end = write_tokenizer(tokenizer, folder, target.shape.context)
     _write_json(
-        folder / "config.json", published(target.net.config, dtype) | {"architectures": ["Gemma4ForCausalLM"], "eos_token_id": [end]}
+        folder / "config.json",
+        published(target.net.config, dtype)
+        | {"architectures": ["Gemma4ForCausalLM"], "eos_token_id": [end]},
     )
-    _write_json(folder / "generation_config.json", {"eos_token_id": [end], "pad_token_id": end, "do_sample": False})
+    _write_json(
+        folder / "generation_config.json",
+        {"eos_token_id": [end], "pad_token_id": end, "do_sample": False},
+    )
     write_weights(target.net, folder, dtype)
     write_assistant(assistant, folder / ASSISTANT, dtype)
 
@@ -94,14 +123,25 @@ def shape_of(config: dict[str, Any], assistant: dict[str, Any]) -> GemmaShape:
     )
 
 
-def read_folder(folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors") -> tuple[Gemma, Assistant, Tokenizer]:
+def read_folder(
+    folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors"
+) -> tuple[Gemma, Assistant, Tokenizer]:
     """In fp32."""
-    configs = (json.loads((file.parent / "config.json").read_text(encoding="utf-8")) for file in (folder / "config.json", folder / drafter))
+    configs = (
+        json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
+        for file in (folder / "config.json", folder / drafter)
+    )
     target = Gemma(shape_of(*configs))
     assistant = Assistant(target.shape.assistant_config())
-    for net, file in ((target.net, folder / "model.safetensors"), (assistant.net, folder / drafter)):
+    for net, file in (
+        (target.net, folder / "model.safetensors"),
+        (assistant.net, folder / drafter),
+    ):
         stored = load_file(file)
-        weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in stored.items()}
+        weights = {
+            name: tensor.float() if tensor.is_floating_point() else tensor
+            for name, tensor in stored.items()
+        }
         missing, unexpected = net.load_state_dict(weights, strict=False)
         assert missing == ["lm_head.weight"], missing
         assert not unexpected, unexpected
@@ -110,7 +150,9 @@ def read_folder(folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors") -
 
 def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
     ordered = (
-        f"ordered in {shape['clusters']} clusters of which it looks at {shape['top_clusters']}" if shape["clusters"] else "not ordered"
+        f"ordered in {shape['clusters']} clusters of which it looks at {shape['top_clusters']}"
+        if shape["clusters"]
+        else "not ordered"
     )
     return [
         f"A Gemma 4-style text model ({shape['layers']} layers: {shape['interval'] - 1} that see {shape['window']} tokens, then one of "

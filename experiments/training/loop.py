@@ -22,7 +22,9 @@ from experiments.training.team import Team
 from experiments.training.trainable import Drafter, Target, family
 
 CHECKPOINT = "checkpoint.pt"
-LOOP_ROWS = 16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
+LOOP_ROWS = (
+    16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
+)
 LOOP_RATE = 0.3  # of the target's rate
 OWN_ROWS, OWN_PROMPT = 64, 32  # of a batch of continuations
 OWN_SHARE = 0.2  # most of the head's time that they may take
@@ -44,8 +46,23 @@ class TrainingPosition:
 class Training:
     """One process of the team. The same recipe and text give the same weights where `steps` is set."""
 
-    def __init__(self, recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, out: Path, team: Team, progress: Progress) -> None:
-        self.recipe, self.corpus, self.tokenizer, self.out, self.team, self.progress = recipe, corpus, tokenizer, out, team, progress
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        out: Path,
+        team: Team,
+        progress: Progress,
+    ) -> None:
+        self.recipe, self.corpus, self.tokenizer, self.out, self.team, self.progress = (
+            recipe,
+            corpus,
+            tokenizer,
+            out,
+            team,
+            progress,
+        )
         torch.manual_seed(recipe.seed)
         self.family = family(recipe.family)
         self.model: Target = self.family.target(recipe.shape)
@@ -74,7 +91,9 @@ class Training:
     def _loops(self) -> None:
         def loss(ids: Tensor) -> Tensor:
             rows, length = max(1, LOOP_ROWS // self.team.size), self.recipe.length
-            return next_token(self.model, ids) + unlikelihood(self.model, ids[:rows, : length // 8], length // 2)
+            return next_token(self.model, ids) + unlikelihood(
+                self.model, ids[:rows, : length // 8], length // 2
+            )
 
         self._fit(self.model, loss, self.recipe.batch)
 
@@ -89,7 +108,12 @@ class Training:
         self.windows.seen.update({kind: count for kind, count in seen.items() if kind in texts})
 
         def loss(ids: Tensor) -> Tensor:
-            return distance(self.model, self.head, ids, 1 if self._progress() < self.recipe.head_first else DEPTH)
+            return distance(
+                self.model,
+                self.head,
+                ids,
+                1 if self._progress() < self.recipe.head_first else DEPTH,
+            )
 
         self._fit(self.head, loss, self.recipe.head_batch)
 
@@ -99,20 +123,33 @@ class Training:
             self.model.eval()
             self.head = self.family.drafter(self.model)
             self.optimizer = Optimizer(self.head, self.recipe.head_rate, self.recipe.decay)
-            self.windows = Windows(self.corpus.train, self.shares, self.recipe.head_length, self.recipe.seed + 1)
+            self.windows = Windows(
+                self.corpus.train, self.shares, self.recipe.head_length, self.recipe.seed + 1
+            )
         else:
             scale = LOOP_RATE if phase == "loops" else 1.0
             self.optimizer = Optimizer(self.model, self.recipe.rate * scale, self.recipe.decay)
 
     def _continue(self) -> None:
         """The target's own greedy text, from prompts of the training text; every process makes its part."""
-        recipe, prompts = self.recipe, Windows(self.corpus.train, self.shares, OWN_PROMPT, self.recipe.seed + 2)
+        recipe, prompts = (
+            self.recipe,
+            Windows(self.corpus.train, self.shares, OWN_PROMPT, self.recipe.seed + 2),
+        )
         made: list[Tensor] = []
         rows = min(OWN_ROWS, recipe.own_texts)
-        while len(made) * rows * self.team.size < recipe.own_texts and (not made or self._progress() < OWN_SHARE):
+        while len(made) * rows * self.team.size < recipe.own_texts and (
+            not made or self._progress() < OWN_SHARE
+        ):
             every = prompts.take(rows * self.team.size)
             with self._arithmetic():
-                made.append(self.team.gather(continue_greedy(self.model, self.team.share(every), recipe.head_length - OWN_PROMPT)))
+                made.append(
+                    self.team.gather(
+                        continue_greedy(
+                            self.model, self.team.share(every), recipe.head_length - OWN_PROMPT
+                        )
+                    )
+                )
         self.own = torch.cat(made)
 
     def _fit(self, module: nn.Module, loss_of: Callable[[Tensor], Tensor], rows: int) -> None:
@@ -138,8 +175,14 @@ class Training:
             value = float(loss.detach())
             place.loss = value if place.step == 1 else 0.97 * place.loss + 0.03 * value
             if place.step % 20 == 1:
-                place.history.append((phase, place.step, (place.before_s + place.spent_s) / 60, place.loss))
-            left = None if self.recipe.steps else max(0.0, 60 * self.recipe.minutes - place.before_s - place.spent_s)
+                place.history.append(
+                    (phase, place.step, (place.before_s + place.spent_s) / 60, place.loss)
+                )
+            left = (
+                None
+                if self.recipe.steps
+                else max(0.0, 60 * self.recipe.minutes - place.before_s - place.spent_s)
+            )
             speed = (place.step - first) * rows * ids.shape[1] / (time.monotonic() - begun)
             self.progress.show(phase, place.step, place.loss, speed, left)
             if time.monotonic() - self.saved >= self.recipe.save_s:

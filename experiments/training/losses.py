@@ -36,7 +36,9 @@ def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
     ids = continue_greedy(model, prompts, new)
     marks = repeats(ids)[:, prompts.shape[1] :]
     hidden = model(ids[:, :-1])[:, prompts.shape[1] - 1 :]
-    chance = model.logits(hidden).float().softmax(-1).gather(2, ids[:, prompts.shape[1] :, None])[..., 0]
+    chance = (
+        model.logits(hidden).float().softmax(-1).gather(2, ids[:, prompts.shape[1] :, None])[..., 0]
+    )
     lost = -torch.log((1 - chance).clamp(min=1e-4))
     return (lost * marks).sum() / marks.numel()
 
@@ -48,7 +50,9 @@ def distance(model: Target, drafter: Drafter, ids: Tensor, depth: int = DEPTH) -
     return chained(model, drafter, ids, read, depth)
 
 
-def chained(target: Frozen, drafter: Drafter, ids: Tensor, read: Read, depth: int = DEPTH) -> Tensor:
+def chained(
+    target: Frozen, drafter: Drafter, ids: Tensor, read: Read, depth: int = DEPTH
+) -> Tensor:
     """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
     fading weights. ids: [batch, tokens]; read: of these tokens."""
     with torch.no_grad():

@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu, softplus
+from torch.nn.functional import (
+    embedding,
+    linear,
+    rms_norm,
+    scaled_dot_product_attention,
+    silu,
+    softplus,
+)
 
 from experiments.config.checks import BadInput
 from experiments.training.delta import gated_delta
@@ -40,13 +47,20 @@ class QwenShape:
     def __post_init__(self) -> None:
         """Raises BadInput."""
         if self.layers % self.interval:
-            raise BadInput(f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})")
+            raise BadInput(
+                f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})"
+            )
         if self.heads % self.kv_heads:
-            raise BadInput(f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})")
+            raise BadInput(
+                f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})"
+            )
 
     @property
     def layer_types(self) -> list[str]:
-        return ["linear_attention" if (i + 1) % self.interval else "full_attention" for i in range(self.layers)]
+        return [
+            "linear_attention" if (i + 1) % self.interval else "full_attention"
+            for i in range(self.layers)
+        ]
 
     def config(self, end: int) -> dict[str, Any]:
         """config.json. end: the stop id."""
@@ -69,7 +83,11 @@ class QwenShape:
             "linear_conv_kernel_dim": self.kernel,
             "hidden_act": "silu",
             "rms_norm_eps": EPS,
-            "rope_parameters": {"rope_type": "default", "rope_theta": self.theta, "partial_rotary_factor": self.rotary},
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": self.theta,
+                "partial_rotary_factor": self.rotary,
+            },
             "partial_rotary_factor": self.rotary,
             "max_position_embeddings": self.context,
             "tie_word_embeddings": True,
@@ -124,7 +142,9 @@ class Rope(nn.Module):
         super().__init__()
         size = int(shape.head_size * shape.rotary)
         frequency = shape.theta ** -(torch.arange(0, size, 2).float() / size)
-        angle = torch.outer(torch.arange(shape.context + 8).float(), frequency).repeat(1, 2)  # [positions, size]
+        angle = torch.outer(torch.arange(shape.context + 8).float(), frequency).repeat(
+            1, 2
+        )  # [positions, size]
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
@@ -167,19 +187,25 @@ class Attention(nn.Module):
             if state:
                 k, v = torch.cat([state["k"], k], 2), torch.cat([state["v"], v], 2)
             state.update(k=k, v=v)
-        return self.leave(scaled_dot_product_attention(q, k, v, is_causal=x.shape[1] > 1, enable_gqa=True), gate)
+        return self.leave(
+            scaled_dot_product_attention(q, k, v, is_causal=x.shape[1] > 1, enable_gqa=True), gate
+        )
 
 
 class GatedDelta(nn.Module):
     def __init__(self, shape: QwenShape) -> None:
         super().__init__()
         self.shape = shape
-        self.widths = [shape.linear_heads * shape.linear_key] * 2 + [shape.linear_heads * shape.linear_value]
+        self.widths = [shape.linear_heads * shape.linear_key] * 2 + [
+            shape.linear_heads * shape.linear_value
+        ]
         self.in_proj_qkv = project(sum(self.widths), shape.hidden)
         self.in_proj_z = project(self.widths[2], shape.hidden)
         self.in_proj_b = project(shape.linear_heads, shape.hidden)
         self.in_proj_a = project(shape.linear_heads, shape.hidden)
-        self.conv1d = nn.Conv1d(sum(self.widths), sum(self.widths), shape.kernel, groups=sum(self.widths), bias=False)
+        self.conv1d = nn.Conv1d(
+            sum(self.widths), sum(self.widths), shape.kernel, groups=sum(self.widths), bias=False
+        )
         # half-lives from one token to a few hundred, as in Mamba
         step = torch.exp(torch.linspace(math.log(0.001), math.log(0.1), shape.linear_heads))
         self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
@@ -193,11 +219,21 @@ class GatedDelta(nn.Module):
         before = state["conv"] if state else rows.new_zeros(batch, shape.kernel - 1, rows.shape[2])
         rows = torch.cat([before.to(rows.dtype), rows], 1)  # [batch, kernel - 1 + tokens, channels]
         taps = self.conv1d.weight[:, 0].to(rows.dtype)  # [channels, kernel]
-        mixed = silu(sum((rows[:, i : i + tokens] * taps[:, i] for i in range(1, shape.kernel)), rows[:, :tokens] * taps[:, 0]))
-        q, k, v = (part.view(batch, tokens, shape.linear_heads, -1).transpose(1, 2).float() for part in mixed.split(self.widths, -1))
+        mixed = silu(
+            sum(
+                (rows[:, i : i + tokens] * taps[:, i] for i in range(1, shape.kernel)),
+                rows[:, :tokens] * taps[:, 0],
+            )
+        )
+        q, k, v = (
+            part.view(batch, tokens, shape.linear_heads, -1).transpose(1, 2).float()
+            for part in mixed.split(self.widths, -1)
+        )
         beta = self.in_proj_b(x).float().sigmoid().transpose(1, 2)  # [batch, heads, tokens]
         decay = -self.A_log.float().exp() * softplus(self.in_proj_a(x).float() + self.dt_bias)
-        out, last = gated_delta(q, k, v, decay.transpose(1, 2), beta, state["memory"] if state else None)
+        out, last = gated_delta(
+            q, k, v, decay.transpose(1, 2), beta, state["memory"] if state else None
+        )
         if state is not None:
             state.update(conv=rows[:, tokens:], memory=last)
         z = self.in_proj_z(x).view(batch, tokens, shape.linear_heads, -1)

@@ -16,32 +16,48 @@ class MtpHead(Drafter):
     def __init__(self, model: Model) -> None:
         super().__init__()
         hidden = model.shape.hidden
-        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = Norm(hidden), Norm(hidden), Norm(hidden)
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (
+            Norm(hidden),
+            Norm(hidden),
+            Norm(hidden),
+        )
         self.fc = nn.Linear(2 * hidden, hidden, bias=False)
         self.layers = nn.ModuleList([Block(model.shape, "full_attention")])
         with torch.no_grad():
-            self.fc.weight.copy_(torch.cat([torch.randn(hidden, hidden) * 0.02, torch.eye(hidden)], 1))
+            self.fc.weight.copy_(
+                torch.cat([torch.randn(hidden, hidden) * 0.02, torch.eye(hidden)], 1)
+            )
             self.norm.weight.copy_(model.model.norm.weight)
         last = model.model.layers[-1]
         assert isinstance(last, Block)
         assert last.full
         self.layers[0].load_state_dict(last.state_dict())
 
-    def chain(self, target: Model, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+    def chain(
+        self, target: Model, ids: Tensor, read: Read, depth: int, own: bool = False
+    ) -> list[Drafted]:
         """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
         from the target's rows, and to its own provisional entries of the steps before.
         """
         block, anchors = self.layers[0], ids.shape[1] - depth
         assert isinstance(block, Block)
         attention = block.self_attn
-        groups, scale = attention.shape.heads // attention.shape.kv_heads, attention.shape.head_size**-0.5
+        groups, scale = (
+            attention.shape.heads // attention.shape.kv_heads,
+            attention.shape.head_size**-0.5,
+        )
         out, picks = read.hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
         steps = []
         for step in range(depth):
             token = picks if own else ids[:, 1 + step : 1 + step + anchors]
-            x = self.fc(torch.cat([self.pre_fc_norm_embedding(target.embed(token)), self.pre_fc_norm_hidden(out)], -1))
+            x = self.fc(
+                torch.cat(
+                    [self.pre_fc_norm_embedding(target.embed(token)), self.pre_fc_norm_hidden(out)],
+                    -1,
+                )
+            )
             q, k, v, gate = attention.qkv(block.input_layernorm(x), target.rope, step)
             keys.append(k.repeat_interleave(groups, 1))
             values.append(v.repeat_interleave(groups, 1))

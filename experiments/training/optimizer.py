@@ -24,7 +24,9 @@ class Optimizer:
                 (rest if small else matrices).append(parameter)
         self.rate, self.parameters = rate, matrices + rest
         self.parts = [
-            Muon(matrices, lr=rate, weight_decay=decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+            Muon(
+                matrices, lr=rate, weight_decay=decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+            ),
             AdamW(rest, lr=rate, betas=(0.9, 0.95), weight_decay=0.0),
         ]
 

@@ -14,7 +14,9 @@ EVERY_S = 30.0
 class Progress:
     def __init__(self, console: Console, shown: bool) -> None:
         self.console, self.shown = console, shown
-        self.live = Live(console=console, auto_refresh=False) if shown and console.is_terminal else None
+        self.live = (
+            Live(console=console, auto_refresh=False) if shown and console.is_terminal else None
+        )
         self.last = 0.0
 
     def __enter__(self) -> Progress:
@@ -22,7 +24,12 @@ class Progress:
             self.live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.live:
             self.live.stop()
 
@@ -30,7 +37,9 @@ class Progress:
         if self.shown:
             self.console.print(line, highlight=False, soft_wrap=True)
 
-    def show(self, phase: str, step: int, loss: float, tokens_per_s: float, left_s: float | None) -> None:
+    def show(
+        self, phase: str, step: int, loss: float, tokens_per_s: float, left_s: float | None
+    ) -> None:
         """left_s: None where a number of steps was asked for."""
         left = "" if left_s is None else f"  {left_s // 60:.0f}:{left_s % 60:02.0f} left"
         line = f"{phase:7}step {step:6}  loss {loss:.3f}  {tokens_per_s:,.0f} tokens/s{left}"

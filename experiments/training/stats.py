@@ -28,7 +28,11 @@ def stats(folder: Path, family: Family) -> dict[str, Any]:
         held_out = corpus.held_out[kind]
         text = spread(held_out, TEXTS, WINDOW)
         own = continue_greedy(model, spread(held_out, TEXTS, PROMPT), NEW)
-        heads = {name: family.read(folder, file)[1] for name, file in family.drafters.items() if (folder / file).is_file()}
+        heads = {
+            name: family.read(folder, file)[1]
+            for name, file in family.drafters.items()
+            if (folder / file).is_file()
+        }
         result[kind] = {
             "held_out_loss": loss(model, text),
             "repetition": sum(after_repeat(row[PROMPT:]) for row in own.tolist()) / (TEXTS * NEW),
@@ -53,10 +57,17 @@ def head_stats(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[
         read = model.read(rows)
         labels = model.logits(read.hidden).argmax(-1)
         picks = [step.picks for step in head.chain(model, rows, read, DEPTH)]
-        taught.append(torch.stack([pick == labels[:, 1 + i : 1 + i + pick.shape[1]] for i, pick in enumerate(picks)], -1))
+        taught.append(
+            torch.stack(
+                [pick == labels[:, 1 + i : 1 + i + pick.shape[1]] for i, pick in enumerate(picks)],
+                -1,
+            )
+        )
     accepted = accepted_of(model, head, own)
     first = accepted[..., 0].bool()
-    novel = torch.tensor([new_grams(row, 4) for row in own.tolist()])[:, PROMPT + 1 : PROMPT + 1 + first.shape[1]]
+    novel = torch.tensor([new_grams(row, 4) for row in own.tolist()])[
+        :, PROMPT + 1 : PROMPT + 1 + first.shape[1]
+    ]
     return {
         "teacher_forced": conditional(torch.cat(taught)[:, WARM:].int().cumprod(-1)),
         "own": conditional(accepted),
@@ -71,8 +82,16 @@ def accepted_of(model: Target, head: Drafter, own: Tensor) -> Tensor:
     """[texts, anchors, DEPTH] 0 or 1: whether drafts 1.. of an anchor of the text's new part are all right. own: [texts, tokens]."""
     right = []
     for rows in own.split(16):
-        drafts = [step.picks for step in head.chain(model, rows[:, :-1], model.read(rows[:, :-1]), DEPTH, own=True)]
-        right.append(torch.stack([pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)], -1))
+        drafts = [
+            step.picks
+            for step in head.chain(model, rows[:, :-1], model.read(rows[:, :-1]), DEPTH, own=True)
+        ]
+        right.append(
+            torch.stack(
+                [pick == rows[:, 2 + i : 2 + i + pick.shape[1]] for i, pick in enumerate(drafts)],
+                -1,
+            )
+        )
     return torch.cat(right)[:, PROMPT - 1 :].int().cumprod(-1)
 
 

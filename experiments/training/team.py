@@ -18,7 +18,9 @@ class Team:
         self.rank, self.size = rank, size
         if size > 1:
             assert meeting is not None
-            dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+            dist.init_process_group(
+                "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size
+            )
 
     def share(self, batch: Tensor) -> Tensor:
         """This process's rows of a batch [rows, ..] that every process has."""
@@ -40,7 +42,9 @@ class Team:
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         flat /= self.size
-        for gradient, part in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+        for gradient, part in zip(
+            gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True
+        ):
             gradient.copy_(part.view_as(gradient))
 
     def gather(self, rows: Tensor) -> Tensor:

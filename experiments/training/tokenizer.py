@@ -17,7 +17,9 @@ def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
@@ -33,7 +35,9 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> int:
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings, indent=2) + "\n", encoding="utf-8"
+    )
     end: int | None = tokenizer.token_to_id(END)
     assert end is not None
     return end

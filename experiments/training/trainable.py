@@ -13,7 +13,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-KV = Mapping[str, tuple[Tensor, Tensor]]  # layer type -> keys, values [batch, kv heads, tokens, head size], rotated
+KV = Mapping[
+    str, tuple[Tensor, Tensor]
+]  # layer type -> keys, values [batch, kv heads, tokens, head size], rotated
 
 
 class Read(NamedTuple):
@@ -28,7 +30,9 @@ class Drafted(NamedTuple):
 
     hidden: Tensor  # [batch, anchors, hidden], what the next step reads as the target's row
     logits: Tensor  # [batch, anchors, vocabulary]
-    clusters: Tensor | None = None  # [batch, anchors, clusters] logits, where the head chooses clusters of the vocabulary first
+    clusters: Tensor | None = (
+        None  # [batch, anchors, clusters] logits, where the head chooses clusters of the vocabulary first
+    )
 
     @property
     def picks(self) -> Tensor:
@@ -67,7 +71,9 @@ class Target(nn.Module, ABC):
 
 class Drafter(nn.Module, ABC):
     @abstractmethod
-    def chain(self, target: Any, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+    def chain(
+        self, target: Any, ids: Tensor, read: Read, depth: int, own: bool = False
+    ) -> list[Drafted]:
         """Drafts 1..depth at every anchor t = 0..anchors - 1 of a text, anchors = tokens - depth.
 
         target: a `Frozen`, or what else the drafter is made for; ids: [batch, tokens]; read: of these tokens. Step s of anchor t
@@ -92,15 +98,22 @@ class Family:
     drafter: Callable[[Any], Drafter]  # of a target, to begin training with
     write: Callable[[Any, Any, Tokenizer, Path], None]  # target, drafter -> a folder, bf16
     write_drafter: Callable[[Any, Path], None]  # -> a file
-    read: Callable[..., tuple[Any, Any, Tokenizer]]  # a folder and, where it is not the finished one, the drafter's file, fp32
-    about: Callable[[dict[str, Any], float, float], list[str]]  # shape, MB of weights, MB in all -> paragraphs
+    read: Callable[
+        ..., tuple[Any, Any, Tokenizer]
+    ]  # a folder and, where it is not the finished one, the drafter's file, fp32
+    about: Callable[
+        [dict[str, Any], float, float], list[str]
+    ]  # shape, MB of weights, MB in all -> paragraphs
     drafters: Mapping[str, str]
     snapshots: Mapping[float, str] = field(default_factory=dict)
     beside: str = ""
     measured: str = ""
 
 
-FAMILIES = {"qwen3_5": "experiments.training.qwen_folder", "gemma4": "experiments.training.gemma_folder"}
+FAMILIES = {
+    "qwen3_5": "experiments.training.qwen_folder",
+    "gemma4": "experiments.training.gemma_folder",
+}
 
 
 def family(name: str) -> Family:

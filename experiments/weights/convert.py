@@ -35,7 +35,9 @@ def convert(gguf: Path, folder: Path, watch: Watch = lambda done, total: None) -
 
     kind = fields("general.architecture")
     if kind not in FAMILIES:
-        raise ValueError(f"the GGUF file's architecture is {kind!r}, supported: {', '.join(sorted(FAMILIES))}")
+        raise ValueError(
+            f"the GGUF file's architecture is {kind!r}, supported: {', '.join(sorted(FAMILIES))}"
+        )
     family = FAMILIES[kind](fields)
     tensors: dict[str, Tensor] = {}
     for number, stored in enumerate(reader.tensors):
@@ -43,15 +45,20 @@ def convert(gguf: Path, folder: Path, watch: Watch = lambda done, total: None) -
         name = family.name(stored.name)
         if name is None:
             raise ValueError(f"the GGUF file holds {stored.name}, for which {kind} has no place")
-        value = family.value(name, np.asarray(dequantize(stored.data, stored.tensor_type), dtype=np.float32))
+        value = family.value(
+            name, np.asarray(dequantize(stored.data, stored.tensor_type), dtype=np.float32)
+        )
         tensors[name] = torch.tensor(value).bfloat16()
     watch(len(reader.tensors), len(reader.tensors))
 
     def write(name: str, values: dict[str, Any]) -> None:
-        (folder / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
     ids = {
-        f"{name}_token_id": fields(f"tokenizer.ggml.{key}_token_id") for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))
+        f"{name}_token_id": fields(f"tokenizer.ggml.{key}_token_id")
+        for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))
     }
     tied = "lm_head.weight" not in tensors
     write("config.json", family.config() | ids | {"tie_word_embeddings": tied, "dtype": "bfloat16"})

@@ -41,7 +41,10 @@ LOCAL_THETA = 10_000.0
 
 class Llama:
     def __init__(self, fields: Fields) -> None:
-        self.heads, self.kv_heads = fields("llama.attention.head_count"), fields("llama.attention.head_count_kv")
+        self.heads, self.kv_heads = (
+            fields("llama.attention.head_count"),
+            fields("llama.attention.head_count_kv"),
+        )
         self._fields = fields
 
     def config(self) -> dict[str, Any]:
@@ -54,7 +57,10 @@ class Llama:
             "hidden_act": "silu",
             "attention_bias": False,
             "mlp_bias": False,
-            "rope_parameters": {"rope_type": "default", "rope_theta": self._fields("llama.rope.freq_base") or 10_000.0},
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": self._fields("llama.rope.freq_base") or 10_000.0,
+            },
         }
 
     def name(self, stored: str) -> str | None:
@@ -84,10 +90,16 @@ class Gemma3:
             "attention_bias": False,
             "query_pre_attn_scalar": head,
             "sliding_window": self._fields("gemma3.attention.sliding_window"),
-            "layer_types": ["sliding_attention" if (i + 1) % FULL_EVERY else "full_attention" for i in range(layers)],
+            "layer_types": [
+                "sliding_attention" if (i + 1) % FULL_EVERY else "full_attention"
+                for i in range(layers)
+            ],
             "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": LOCAL_THETA},
-                "full_attention": {"rope_type": "default", "rope_theta": self._fields("gemma3.rope.freq_base") or 1_000_000.0},
+                "full_attention": {
+                    "rope_type": "default",
+                    "rope_theta": self._fields("gemma3.rope.freq_base") or 1_000_000.0,
+                },
             },
             "final_logit_softcapping": None,
             "attn_logit_softcapping": None,
@@ -112,7 +124,9 @@ def _sizes(fields: Fields, kind: str) -> dict[str, Any]:
         "num_attention_heads": fields(f"{kind}.attention.head_count"),
         "num_key_value_heads": fields(f"{kind}.attention.head_count_kv"),
         "max_position_embeddings": fields(f"{kind}.context_length"),
-        "rms_norm_eps": float(f"{fields(f'{kind}.attention.layer_norm_rms_epsilon'):.6g}"),  # stored in 32 bits
+        "rms_norm_eps": float(
+            f"{fields(f'{kind}.attention.layer_norm_rms_epsilon'):.6g}"
+        ),  # stored in 32 bits
     }
 
 

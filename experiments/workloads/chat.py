@@ -25,9 +25,13 @@ def chat_of(folder: Path, mode: str) -> Render | None:
     source, special = _template(folder)
     if source is None:
         if mode == "on":
-            raise BadInput(f"workload.chat is on, but {folder} has no chat template, expected auto or off")
+            raise BadInput(
+                f"workload.chat is on, but {folder} has no chat template, expected auto or off"
+            )
         return None
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     try:
@@ -48,7 +52,9 @@ def chat_of(folder: Path, mode: str) -> Render | None:
 def _template(folder: Path) -> tuple[str | None, dict[str, Any]]:
     """The template's text, and the special tokens it may name."""
     settings_file = folder / "tokenizer_config.json"
-    settings = json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.exists() else {}
+    settings = (
+        json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.exists() else {}
+    )
     names = ("bos_token", "eos_token", "pad_token", "unk_token")
     special = {name: _text(settings[name]) for name in names if settings.get(name) is not None}
     own_file = folder / "chat_template.jinja"

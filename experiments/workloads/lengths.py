@@ -20,8 +20,17 @@ def draw_lengths(key: str, lengths: Any, count: int, *, most: int, seed: int) ->
     draw = np.random.default_rng(seed)
     if kind == "uniform":
         least = integer(f"{key}[1]", lengths[1], 1, most)
-        return draw.integers(least, integer(f"{key}[2]", lengths[2], least, most), count, endpoint=True).tolist()
+        return draw.integers(
+            least, integer(f"{key}[2]", lengths[2], least, most), count, endpoint=True
+        ).tolist()
     if kind == "lognormal":
-        median, sigma = integer(f"{key}[1]", lengths[1], 1, most), number(f"{key}[2]", lengths[2], 0)
-        return np.clip(np.round(median * np.exp(sigma * draw.standard_normal(count))), 1, most).astype(int).tolist()
+        median, sigma = (
+            integer(f"{key}[1]", lengths[1], 1, most),
+            number(f"{key}[2]", lengths[2], 0),
+        )
+        return (
+            np.clip(np.round(median * np.exp(sigma * draw.standard_normal(count))), 1, most)
+            .astype(int)
+            .tolist()
+        )
     raise BadInput(f"{key} is {list(lengths)}, expected {EXPECTED}")

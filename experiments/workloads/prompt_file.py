@@ -26,7 +26,15 @@ FIELDS = {
     "ignore_stop",
 }
 NOTES = {"source", "licence"}  # of the shipped files
-UNSUPPORTED = {"temperature", "top_p", "top_k", "repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs"}
+UNSUPPORTED = {
+    "temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+}
 
 
 @dataclass(frozen=True)
@@ -54,15 +62,21 @@ class PromptFile:
         if not Path(self.path).is_file():
             raise BadInput(f"workload.path is {self.path}, expected an existing .jsonl file")
 
-    def load(self, encode: Callable[[str], list[int]], *, max_new_tokens: int, seed: int) -> list[Request]:
+    def load(
+        self, encode: Callable[[str], list[int]], *, max_new_tokens: int, seed: int
+    ) -> list[Request]:
         """The requests. A bad line is named by its number; max_new_tokens and seed hold where a line names none."""
         lines = Path(self.path).read_bytes().split(b"\n")
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         if self.requests is not None and self.requests > len(numbered):
-            raise BadInput(f"workload.requests is {self.requests}, expected at most {len(numbered)} (the prompts in {self.path})")
+            raise BadInput(
+                f"workload.requests is {self.requests}, expected at most {len(numbered)} (the prompts in {self.path})"
+            )
         chosen = numbered[: self.requests]
         if not chosen:
-            raise BadInput(f"workload.path {self.path} holds no requests, expected at least one line")
+            raise BadInput(
+                f"workload.path {self.path} holds no requests, expected at least one line"
+            )
         requests: list[Request] = []
         for number_, line in chosen:
             try:
@@ -72,16 +86,27 @@ class PromptFile:
             except (ValueError, TypeError) as wrong:
                 raise BadInput(f"{self.path}, line {number_}: {_one_line(wrong)}") from wrong
             requests.append(request)
-        return with_arrivals(requests, kind=self.arrivals, rate=self.rate, trace=self.trace, priorities=self.priorities, seed=seed)
+        return with_arrivals(
+            requests,
+            kind=self.arrivals,
+            rate=self.rate,
+            trace=self.trace,
+            priorities=self.priorities,
+            seed=seed,
+        )
 
 
-def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new_tokens: int, seed: int) -> Request:
+def _request(
+    fields: Any, line: int, encode: Callable[[str], list[int]], max_new_tokens: int, seed: int
+) -> Request:
     if not isinstance(fields, dict):
         raise ValueError("expected an object")
     if unsupported := sorted(UNSUPPORTED & fields.keys()):
         raise ValueError(f"{', '.join(unsupported)}: not supported yet, decoding is greedy")
     if unknown := sorted(fields.keys() - FIELDS - NOTES):
-        raise ValueError(f"unknown field {unknown[0]!r}, expected some of {', '.join(sorted(FIELDS))}")
+        raise ValueError(
+            f"unknown field {unknown[0]!r}, expected some of {', '.join(sorted(FIELDS))}"
+        )
     if ("prompt" in fields) == ("prompt_ids" in fields):
         raise ValueError("expected either prompt or prompt_ids")
     if "prompt" in fields:
@@ -98,7 +123,9 @@ def _request(fields: Any, line: int, encode: Callable[[str], list[int]], max_new
     return Request(
         id=name,
         prompt=tuple(prompt),
-        max_new_tokens=integer("max_new_tokens", fields.get("max_new_tokens", max_new_tokens), 1, MOST),
+        max_new_tokens=integer(
+            "max_new_tokens", fields.get("max_new_tokens", max_new_tokens), 1, MOST
+        ),
         priority=integer("priority", fields.get("priority", 1), 0),
         arrival_s=number("arrival_s", fields.get("arrival_s", 0), 0),
         stop_ids=frozenset(_ids("stop_ids", fields.get("stop_ids", []))),

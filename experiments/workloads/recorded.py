@@ -35,7 +35,9 @@ class RecordedWorkload:
     def __post_init__(self) -> None:
         for name in (TAPES, PROMPTS, LIMITS):
             if not (Path(self.path) / name).is_file():
-                raise BadInput(f"workload.path is {self.path}, expected the folder of a recorded run: it has no {name}")
+                raise BadInput(
+                    f"workload.path is {self.path}, expected the folder of a recorded run: it has no {name}"
+                )
         self._prompts()
 
     def tapes(self, *, max_new_tokens: int, seed: int) -> TapeSet:
@@ -56,13 +58,22 @@ class RecordedWorkload:
 
     def _prompts(self) -> PromptFile:
         path = str(Path(self.path) / PROMPTS)
-        return PromptFile(path, self.requests, self.arrivals, self.rate, self.trace, priorities=self.priorities)
+        return PromptFile(
+            path, self.requests, self.arrivals, self.rate, self.trace, priorities=self.priorities
+        )
 
 
-def write_recording(folder: Path, recording: Recording, requests: Sequence[Request], limits: Limits) -> None:
+def write_recording(
+    folder: Path, recording: Recording, requests: Sequence[Request], limits: Limits
+) -> None:
     """All that a replay needs: the tapes; the requests, as a prompt file; the limits they were decoded under."""
     write_tapes(folder / TAPES, recording.tapes())
-    write_whole(folder / PROMPTS, "".join(json.dumps(_line(request), ensure_ascii=False) + "\n" for request in requests).encode())
+    write_whole(
+        folder / PROMPTS,
+        "".join(
+            json.dumps(_line(request), ensure_ascii=False) + "\n" for request in requests
+        ).encode(),
+    )
     sizes = {"depth": recording.depth, "vocab": limits.vocab, "context": limits.context}
     write_json(folder / LIMITS, {**sizes, "stop_ids": sorted(limits.stop_ids)})
 

@@ -50,29 +50,58 @@ class SyntheticWorkload:
 
     def tapes(self, *, max_new_tokens: int, seed: int) -> TapeSet:
         """The requests now, their tapes when they are asked for."""
-        settings = {name: getattr(self, name) for name in ("regime", "depth", "correlation", "spread", "auc", "slope", "offset")}
+        settings = {
+            name: getattr(self, name)
+            for name in ("regime", "depth", "correlation", "spread", "auc", "slope", "offset")
+        }
         try:
             synthesis = Synthesis(**settings)
         except ValueError as wrong:
             raise BadInput(f"workload.{wrong}") from wrong
-        most, output = self.context - 1, max_new_tokens if self.output_tokens is None else self.output_tokens
-        prompts = draw_lengths("workload.prompt_tokens", self.prompt_tokens, self.requests, most=most, seed=2 * seed)
-        outputs = draw_lengths("workload.output_tokens", output, self.requests, most=most, seed=2 * seed + 1)
+        most, output = (
+            self.context - 1,
+            max_new_tokens if self.output_tokens is None else self.output_tokens,
+        )
+        prompts = draw_lengths(
+            "workload.prompt_tokens", self.prompt_tokens, self.requests, most=most, seed=2 * seed
+        )
+        outputs = draw_lengths(
+            "workload.output_tokens", output, self.requests, most=most, seed=2 * seed + 1
+        )
         requests = [
-            Request(f"{self.regime}-{n}", (0,) * prompt, min(out, self.context - prompt), ignore_stop=True, seed=seed)
+            Request(
+                f"{self.regime}-{n}",
+                (0,) * prompt,
+                min(out, self.context - prompt),
+                ignore_stop=True,
+                seed=seed,
+            )
             for n, (prompt, out) in enumerate(zip(prompts, outputs, strict=True))
         ]
-        requests = with_arrivals(requests, kind=self.arrivals, rate=self.rate, trace=self.trace, priorities=self.priorities, seed=seed)
+        requests = with_arrivals(
+            requests,
+            kind=self.arrivals,
+            rate=self.rate,
+            trace=self.trace,
+            priorities=self.priorities,
+            seed=seed,
+        )
         limits = Limits(synthesis.vocab, self.context, frozenset())
-        return TapeSet(requests, LazyTapes(synthesis, requests, seed), limits, synthesis.depth, "synthetic")
+        return TapeSet(
+            requests, LazyTapes(synthesis, requests, seed), limits, synthesis.depth, "synthetic"
+        )
 
 
 class LazyTapes(Mapping[str, Tape]):
     """The tapes by request id, drawn when they are asked for: the same ones every time, and only some of them are kept."""
 
     def __init__(self, synthesis: Synthesis, requests: list[Request], seed: int) -> None:
-        self._of = {request.id: (place, request.max_new_tokens) for place, request in enumerate(requests)}
-        self._draw = lru_cache(KEPT)(lambda place, length: Tape.drawn(synthesis, length, (seed, place)))
+        self._of = {
+            request.id: (place, request.max_new_tokens) for place, request in enumerate(requests)
+        }
+        self._draw = lru_cache(KEPT)(
+            lambda place, length: Tape.drawn(synthesis, length, (seed, place))
+        )
 
     def __getitem__(self, name: str) -> Tape:
         return self._draw(*self._of[name])

@@ -30,7 +30,8 @@ def fit_cost(cells: Sequence[Measured]) -> tuple[LinearCost, dict[str, float]]:
         raise ValueError(f"{len(cells)} cells were measured, expected at least {len(names)}")
     seconds = np.array([cell.seconds for cell in cells])
     columns = {"base": [1.0] * len(cells)} | {
-        name: [float(getattr(cell, field)) for cell in cells] for name, field in (("row", "rows"), ("slot", "slots"), ("draft", "depth"))
+        name: [float(getattr(cell, field)) for cell in cells]
+        for name, field in (("row", "rows"), ("slot", "slots"), ("draft", "depth"))
     }
     prices = dict.fromkeys(names, 0.0)
     while names:
@@ -41,5 +42,10 @@ def fit_cost(cells: Sequence[Measured]) -> tuple[LinearCost, dict[str, float]]:
             break
         names.pop(int(found.argmin()))
     model = LinearCost(**prices, prompt_token=0.0)
-    relative = np.array([model.window(cell.rows, cell.slots, cell.depth) for cell in cells]) / seconds - 1
-    return model, {"max": float(np.abs(relative).max()), "rms": float(np.sqrt((relative**2).mean()))}
+    relative = (
+        np.array([model.window(cell.rows, cell.slots, cell.depth) for cell in cells]) / seconds - 1
+    )
+    return model, {
+        "max": float(np.abs(relative).max()),
+        "rms": float(np.sqrt((relative**2).mean())),
+    }

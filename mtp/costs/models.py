@@ -29,8 +29,15 @@ def checked(model: Any) -> None:
     """Every float field of a cost model is a finite number of seconds. Raises ValueError."""
     for name in (field.name for field in fields(model) if field.type in ("float", float)):
         value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise ValueError(f"cost.{name} is {value!r}, expected a finite number of seconds, at least 0")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not math.isfinite(value)
+            or value < 0
+        ):
+            raise ValueError(
+                f"cost.{name} is {value!r}, expected a finite number of seconds, at least 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,13 @@ class LinearCost:
         checked(self)
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
-        return self.base + self.row * rows + self.slot * slots + self.context * context + self.draft * depth
+        return (
+            self.base
+            + self.row * rows
+            + self.slot * slots
+            + self.context * context
+            + self.draft * depth
+        )
 
     def prefill(self, tokens: int) -> float:
         return self.base + self.prompt_token * tokens
@@ -71,8 +84,13 @@ class TableCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", tuple(self.rows))
         checked(self)
-        if not self.rows or not all(isinstance(time, (int, float)) and math.isfinite(time) and time > 0 for time in self.rows):
-            raise ValueError(f"cost.rows is {list(self.rows)}, expected seconds for 1, 2, 3, ... rows")
+        if not self.rows or not all(
+            isinstance(time, (int, float)) and math.isfinite(time) and time > 0
+            for time in self.rows
+        ):
+            raise ValueError(
+                f"cost.rows is {list(self.rows)}, expected seconds for 1, 2, 3, ... rows"
+            )
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         last = len(self.rows)
@@ -96,15 +114,23 @@ class StaircaseCost:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "buckets", tuple(self.buckets))
-        if not self.buckets or list(self.buckets) != sorted(set(self.buckets)) or self.buckets[0] < 1:
-            raise ValueError(f"cost.buckets is {list(self.buckets)}, expected ascending row counts like [4, 8]")
+        if (
+            not self.buckets
+            or list(self.buckets) != sorted(set(self.buckets))
+            or self.buckets[0] < 1
+        ):
+            raise ValueError(
+                f"cost.buckets is {list(self.buckets)}, expected ascending row counts like [4, 8]"
+            )
 
     @property
     def capture_s(self) -> float:
         return self.of.capture_s
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
-        return self.of.window(next((bucket for bucket in self.buckets if bucket >= rows), rows), slots, depth, context)
+        return self.of.window(
+            next((bucket for bucket in self.buckets if bucket >= rows), rows), slots, depth, context
+        )
 
     def prefill(self, tokens: int) -> float:
         return self.of.prefill(tokens)
@@ -136,7 +162,11 @@ class ScaledCost:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.factor, bool) or not isinstance(self.factor, (int, float)) or not 0 < self.factor < math.inf:
+        if (
+            isinstance(self.factor, bool)
+            or not isinstance(self.factor, (int, float))
+            or not 0 < self.factor < math.inf
+        ):
             raise ValueError(f"cost.factor is {self.factor}, expected a number above 0")
 
     @property
@@ -159,14 +189,20 @@ def planning_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -
 MODELS: dict[str, type] = {"linear": LinearCost, "table": TableCost}
 
 
-def save_cost(path: str | Path, model: LinearCost | TableCost, about: dict[str, Any] | None = None) -> None:
+def save_cost(
+    path: str | Path, model: LinearCost | TableCost, about: dict[str, Any] | None = None
+) -> None:
     """A YAML file that `load_cost` reads. about: where it comes from and its residuals, kept for the reader."""
     import yaml
 
     kind = next(name for name, known in MODELS.items() if type(model) is known)
     values = {field.name: getattr(model, field.name) for field in fields(model)}
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    Path(path).write_text(yaml.safe_dump({"kind": kind, **values, "about": about or {}}, sort_keys=False))
+    values = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+    Path(path).write_text(
+        yaml.safe_dump({"kind": kind, **values, "about": about or {}}, sort_keys=False)
+    )
 
 
 def load_cost(path: str | Path, buckets: Sequence[int] = ()) -> Cost:
@@ -176,16 +212,22 @@ def load_cost(path: str | Path, buckets: Sequence[int] = ()) -> Cost:
     try:
         values = yaml.safe_load(Path(path).read_text())
     except OSError as wrong:
-        raise ValueError(f"cost.path is {path}, expected a cost file (as `make profile` writes)") from wrong
+        raise ValueError(
+            f"cost.path is {path}, expected a cost file (as `make profile` writes)"
+        ) from wrong
     except yaml.YAMLError as wrong:
         raise ValueError(f"cost.path is {path}: no YAML: {' '.join(str(wrong).split())}") from wrong
     if not isinstance(values, dict) or values.get("kind") not in MODELS:
-        raise ValueError(f"cost.path is {path}: expected a mapping with kind: {' or '.join(MODELS)}")
+        raise ValueError(
+            f"cost.path is {path}: expected a mapping with kind: {' or '.join(MODELS)}"
+        )
     kind = MODELS[values.pop("kind")]
     values.pop("about", None)
     known = [field.name for field in fields(kind)]
     if unknown := sorted(values.keys() - set(known)):
-        raise ValueError(f"cost.path is {path}: {unknown[0]} is no key of it, expected {', '.join(known)}")
+        raise ValueError(
+            f"cost.path is {path}: {unknown[0]} is no key of it, expected {', '.join(known)}"
+        )
     try:
         model = kind(**values)
     except (TypeError, ValueError) as wrong:

@@ -27,7 +27,10 @@ class CorrectedCost:
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
         padded = self.padded[rows - 1] if 0 < rows <= len(self.padded) else rows
         cost_model = self.of.window(padded, slots, depth, context)
-        return max(0.1 * cost_model, cost_model + self.base + self.row * padded + self.slot * slots + self.draft * depth)
+        return max(
+            0.1 * cost_model,
+            cost_model + self.base + self.row * padded + self.slot * slots + self.draft * depth,
+        )
 
     def prefill(self, tokens: int) -> float:
         return self.of.prefill(tokens)
@@ -41,7 +44,15 @@ class Refit:
     clip: a residual further from the line than this many running mean deviations counts as that far (outliers, first calls).
     """
 
-    def __init__(self, cost_model: Cost, *, forget: float = 0.995, pull: float = 0.02, every: int = 16, clip: float = 4.0) -> None:
+    def __init__(
+        self,
+        cost_model: Cost,
+        *,
+        forget: float = 0.995,
+        pull: float = 0.02,
+        every: int = 16,
+        clip: float = 4.0,
+    ) -> None:
         if not 0 < forget <= 1:
             raise ValueError(f"policy.cost_forget is {forget}, expected above 0, at most 1")
         self.cost_model = cost_model
@@ -54,12 +65,16 @@ class Refit:
         self._deviation: float | None = None
         self._padded: dict[int, int] = {}
 
-    def observe(self, rows: int, padded: int, slots: int, depth: int, context: int, seconds: float) -> None:
+    def observe(
+        self, rows: int, padded: int, slots: int, depth: int, context: int, seconds: float
+    ) -> None:
         """One window: rows before padding, rows of padding."""
         self._padded[rows] = rows + padded
         features = (1.0, float(rows + padded), float(slots), float(depth))
         residual = seconds - self.cost_model.window(rows + padded, slots, depth, context)
-        off = residual - sum(weight * feature for weight, feature in zip(self._line, features, strict=True))
+        off = residual - sum(
+            weight * feature for weight, feature in zip(self._line, features, strict=True)
+        )
         if self._deviation is None:
             self._deviation = abs(off)
         limit = self._clip * self._deviation
@@ -73,7 +88,11 @@ class Refit:
         self.windows += 1
         if self.windows % self._every == 0:
             self._line = solve(
-                [[value + self._pull * (i == j) for j, value in enumerate(row)] for i, row in enumerate(self._products)], self._targets
+                [
+                    [value + self._pull * (i == j) for j, value in enumerate(row)]
+                    for i, row in enumerate(self._products)
+                ],
+                self._targets,
             )
             base, row, slot, draft = self._line
             self.cost = CorrectedCost(self.cost_model, base, row, slot, draft, self._steps())
@@ -85,7 +104,9 @@ class Refit:
         for rows in range(most, 0, -1):
             known = self._padded.get(rows)
             above = steps[-1] if steps else rows
-            steps.append(known if known is not None else (above if self._covers(rows, above) else rows))
+            steps.append(
+                known if known is not None else (above if self._covers(rows, above) else rows)
+            )
         return tuple(reversed(steps))
 
     def _covers(self, rows: int, bucket: int) -> bool:
@@ -100,8 +121,13 @@ def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[flo
     for pivot in range(size):
         for other in range(pivot + 1, size):
             factor = rows[other][pivot] / rows[pivot][pivot]
-            rows[other] = [value - factor * above for value, above in zip(rows[other], rows[pivot], strict=True)]
+            rows[other] = [
+                value - factor * above
+                for value, above in zip(rows[other], rows[pivot], strict=True)
+            ]
     found = [0.0] * size
     for pivot in reversed(range(size)):
-        found[pivot] = (rows[pivot][size] - sum(rows[pivot][j] * found[j] for j in range(pivot + 1, size))) / rows[pivot][pivot]
+        found[pivot] = (
+            rows[pivot][size] - sum(rows[pivot][j] * found[j] for j in range(pivot + 1, size))
+        ) / rows[pivot][pivot]
     return found

@@ -30,18 +30,29 @@ __all__ = [
 ]
 
 
-def load_qwen_mtp(path: str | Path, target: Target, *, buckets: Buckets, weights: str | None = None, context: int | None = None) -> QwenMtp:
+def load_qwen_mtp(
+    path: str | Path,
+    target: Target,
+    *,
+    buckets: Buckets,
+    weights: str | None = None,
+    context: int | None = None,
+) -> QwenMtp:
     """The MTP head of a checkpoint folder, or of a sidecar trained for its target, bound to that target. See `QwenMtp`.
 
     weights: another head for this target, a file in the folder; None: the checkpoint's own."""
     return QwenMtp(Checkpoint(path, weights), target, buckets=buckets, context=context)
 
 
-def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None) -> None:
+def check_qwen_mtp(
+    path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None
+) -> None:
     """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
     checkpoint = Checkpoint(path, weights)
     if not checkpoint.holds("mtp."):
-        raise ValueError(f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none")
+        raise ValueError(
+            f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none"
+        )
     config, targets = head_config(checkpoint), text_config(target)
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):
         raise ValueError(
@@ -52,12 +63,16 @@ def check_qwen_mtp(path: str | Path, target: Checkpoint, *, weights: str | None 
     check_target_of(checkpoint, target)
 
 
-def load_gemma_assistant(path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None) -> GemmaAssistant:
+def load_gemma_assistant(
+    path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None
+) -> GemmaAssistant:
     """The assistant of a folder of its own, bound to the target that it was made for. See `GemmaAssistant`."""
     return GemmaAssistant(Checkpoint(path), target, buckets=buckets, context=context)
 
 
-def check_gemma_assistant(path: str | Path, target: Checkpoint, *, context: int | None = None) -> None:
+def check_gemma_assistant(
+    path: str | Path, target: Checkpoint, *, context: int | None = None
+) -> None:
     """What can be refused before any weight is read: a folder without an assistant, or one of another target."""
     checkpoint, theirs = Checkpoint(path), text_config(target)
     sizes = {kind: (form.kv_heads, form.size) for kind, form in theirs.kv_forms.items()}
@@ -69,7 +84,9 @@ def check_gemma_assistant(path: str | Path, target: Checkpoint, *, context: int 
 
 def load_prompt_lookup(target: Target, *, buckets: Buckets, ngram: int = 3) -> PromptLookup:
     """Prompt look-up with a place for each of the target's slots."""
-    return PromptLookup(slots=target.slots, context=target.limits.context, ngram=ngram, device=target.device)
+    return PromptLookup(
+        slots=target.slots, context=target.limits.context, ngram=ngram, device=target.device
+    )
 
 
 def check_prompt_lookup(target: Checkpoint, *, ngram: int = 3) -> None:

@@ -38,10 +38,15 @@ class AssistantConfig:
         layers = size_in(raw, "num_hidden_layers")
         shared = size_in(raw, "num_kv_shared_layers", 0, least=0) or layers
         if shared != layers:
-            raise ValueError(f"config.json: num_kv_shared_layers is {shared}, expected all {layers} layers of an assistant")
+            raise ValueError(
+                f"config.json: num_kv_shared_layers is {shared}, expected all {layers} layers of an assistant"
+            )
         text = GemmaConfig.layers_of({**raw, "num_kv_shared_layers": layers})
         # transformers masks by the distance from the last committed row, and sees those at a distance of the whole window too
-        forms = tuple(form if form.sliding is None else replace(form, sliding=form.sliding + 1) for form in text.forms)
+        forms = tuple(
+            form if form.sliding is None else replace(form, sliding=form.sliding + 1)
+            for form in text.forms
+        )
         clusters = size_in(raw, "num_centroids", 2048) if raw.get("use_ordered_embeddings") else 0
         chosen = size_in(raw, "centroid_intermediate_top_k", 32) if clusters else 0
         if clusters and (text.vocab % clusters or chosen > clusters):
@@ -49,14 +54,24 @@ class AssistantConfig:
                 f"config.json: num_centroids is {clusters} and centroid_intermediate_top_k {chosen}, expected a divisor of "
                 f"{text.vocab} (vocab_size) and at most as many"
             )
-        return cls(replace(text, forms=forms), size_in(raw, "backbone_hidden_size"), clusters, chosen)
+        return cls(
+            replace(text, forms=forms), size_in(raw, "backbone_hidden_size"), clusters, chosen
+        )
 
     def check_fit(self, hidden: int, vocab: int, kv: Mapping[str, tuple[int, int]]) -> None:
         """A target's hidden size, vocabulary and, by layer type, key heads and head size. Refuses, in one line, another pair."""
-        pairs: dict[str, tuple[Any, Any]] = {"hidden size": (self.backbone, hidden), "vocabulary": (self.text.vocab, vocab)}
+        pairs: dict[str, tuple[Any, Any]] = {
+            "hidden size": (self.backbone, hidden),
+            "vocabulary": (self.text.vocab, vocab),
+        }
         for form in self.text.forms:
             heads, size = kv.get(form.layer_type, (0, 0))
-            pairs |= {f"{form.layer_type} key heads": (form.kv_heads, heads), f"{form.layer_type} head size": (form.size, size)}
+            pairs |= {
+                f"{form.layer_type} key heads": (form.kv_heads, heads),
+                f"{form.layer_type} head size": (form.size, size),
+            }
         for name, (mine, theirs) in pairs.items():
             if mine != theirs:
-                raise ValueError(f"the assistant is made for a target of {name} {mine}, but this target has {theirs}")
+                raise ValueError(
+                    f"the assistant is made for a target of {name} {mine}, but this target has {theirs}"
+                )

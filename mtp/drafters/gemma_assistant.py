@@ -47,8 +47,19 @@ class GemmaAssistant:
 
     max_depth = MAX_DEPTH
 
-    def __init__(self, checkpoint: Checkpoint, target: Target, *, buckets: Buckets, context: int | None = None) -> None:
-        self.config, self.buckets, self._checkpoint = AssistantConfig.read(checkpoint.config), buckets, checkpoint
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        target: Target,
+        *,
+        buckets: Buckets,
+        context: int | None = None,
+    ) -> None:
+        self.config, self.buckets, self._checkpoint = (
+            AssistantConfig.read(checkpoint.config),
+            buckets,
+            checkpoint,
+        )
         self.context = target.limits.context if context is None else context
         self.bind(target)
 
@@ -58,22 +69,47 @@ class GemmaAssistant:
         if not isinstance(target, TextTarget):
             raise ValueError("an assistant needs a target that shares its embedding")
         if not 1 <= self.context <= target.limits.context:
-            raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
+            raise ValueError(
+                f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)"
+            )
         config, text = self.config, self.config.text
         kv = {kind: TargetKv(*target.kv(kind)) for kind in dict.fromkeys(text.layer_types)}
         sizes = {kind: (each.keys.shape[1], each.keys.shape[3]) for kind, each in kv.items()}
         config.check_fit(target.hidden_size, target.limits.vocab, sizes)
         self.target = target
-        optional = [f"model.layers.{i}.self_attn.{name}" for i in range(len(text.forms)) for name in OWN]
+        optional = [
+            f"model.layers.{i}.self_attn.{name}" for i in range(len(text.forms)) for name in OWN
+        ]
         optional.append("lm_head.weight" if text.tied else "model.embed_tokens.weight")
-        w = self._checkpoint.read(assistant_shapes(config), prefixes=PARTS, optional=optional, dtype=target.dtype, device=target.device)
-        self.enter, self.leave = w.tensor("pre_projection.weight"), w.tensor("post_projection.weight")
-        self.blocks = [GemmaBlock(w.under(f"model.layers.{i}."), text, i, kv[form.layer_type]) for i, form in enumerate(text.forms)]
+        w = self._checkpoint.read(
+            assistant_shapes(config),
+            prefixes=PARTS,
+            optional=optional,
+            dtype=target.dtype,
+            device=target.device,
+        )
+        self.enter, self.leave = (
+            w.tensor("pre_projection.weight"),
+            w.tensor("post_projection.weight"),
+        )
+        self.blocks = [
+            GemmaBlock(w.under(f"model.layers.{i}."), text, i, kv[form.layer_type])
+            for i, form in enumerate(text.forms)
+        ]
         self.norm = Norm(w.tensor("model.norm.weight"), text.eps, text.norm_offset)
         head = w.tensor("model.embed_tokens.weight" if text.tied else "lm_head.weight")
-        self.head: Head = ClusteredHead(w.under("masked_embedding."), head, config) if config.clusters else FullHead(head)
+        self.head: Head = (
+            ClusteredHead(w.under("masked_embedding."), head, config)
+            if config.clusters
+            else FullHead(head)
+        )
         self.ropes = {
-            form.layer_type: Rope(frequencies(text.ropes[form.layer_type]), form.size, target.limits.context + 1, target.device)
+            form.layer_type: Rope(
+                frequencies(text.ropes[form.layer_type]),
+                form.size,
+                target.limits.context + 1,
+                target.device,
+            )
             for form in text.forms
         }
 
@@ -81,12 +117,18 @@ class GemmaAssistant:
         """Has no state of its own."""
 
     @torch.inference_mode()
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
         chain = chain_after(window, kept, self.buckets)
-        newest = window.positions[chain.last]  # the last committed row of each slot: rejected ones lie behind it
-        place = WindowRows(newest, chain.starts, {kind: rope.at(newest + 1) for kind, rope in self.ropes.items()})
+        newest = window.positions[
+            chain.last
+        ]  # the last committed row of each slot: rejected ones lie behind it
+        place = WindowRows(
+            newest, chain.starts, {kind: rope.at(newest + 1) for kind, rope in self.ropes.items()}
+        )
         tokens, hidden = picks[chain.last], hidden[chain.last]
         drafts = torch.zeros(len(newest), depth, dtype=torch.int32, device=kept.device)
         confidence = torch.zeros(len(newest), depth, device=kept.device)
@@ -120,7 +162,9 @@ class ClusteredHead:
     def __init__(self, w: Weights, head: Tensor, config: AssistantConfig) -> None:
         order = w.tensor("token_ordering", torch.long)
         if not torch.equal(order.sort().values, torch.arange(len(order), device=order.device)):
-            raise ValueError(f"token_ordering is no order of the {len(order)} tokens, expected each of them once")
+            raise ValueError(
+                f"token_ordering is no order of the {len(order)} tokens, expected each of them once"
+            )
         self.head, self.chosen = head, config.chosen
         self.centroids = w.tensor("centroids.weight")  # [clusters, hidden]
         self.clusters = order.view(config.clusters, -1)  # token ids
@@ -132,7 +176,9 @@ class ClusteredHead:
         best = logits.amax(1, keepdim=True)
         others = (len(self.head) - ids.shape[1]) * (logits.amin(1) - 1 - best[:, 0]).exp()
         chance = 1 / ((logits - best).exp().sum(1) + others)
-        picks = torch.where(logits == best, ids, len(self.head) - 1).amin(1)  # the lowest id wins; any where a row is faulty
+        picks = torch.where(logits == best, ids, len(self.head) - 1).amin(
+            1
+        )  # the lowest id wins; any where a row is faulty
         return picks.int(), chance.nan_to_num(0.0)
 
 

@@ -28,7 +28,12 @@ class FurtherLayers:
     entry, of every slot."""
 
     def __init__(
-        self, layers: Sequence[Layer], rotations: Callable[[Tensor], dict[str, Rotation]], slots: int, hidden: int, like: Tensor
+        self,
+        layers: Sequence[Layer],
+        rotations: Callable[[Tensor], dict[str, Rotation]],
+        slots: int,
+        hidden: int,
+        like: Tensor,
     ) -> None:
         self._layers, self._rotations = layers, rotations
         self._lasts = torch.zeros(len(layers), slots, hidden, dtype=like.dtype, device=like.device)
@@ -47,7 +52,11 @@ class FurtherLayers:
             hidden = torch.cat([before[None], out])[:-1] if here == first else out[: stop - here]
             out, first = out[:0], here
             if here < stop:
-                rows = PromptRows(slot, here - k, self._rotations(torch.arange(here - k, stop - k, device=ids.device)))
+                rows = PromptRows(
+                    slot,
+                    here - k,
+                    self._rotations(torch.arange(here - k, stop - k, device=ids.device)),
+                )
                 out = layer(ids[here - start :], hidden, rows)
 
     def feed(self, window: Packed, kept: Tensor, picks: Tensor, out: Tensor) -> None:
@@ -61,7 +70,9 @@ class FurtherLayers:
             moved = torch.where((kept > 0)[:, None], out.index_select(0, last), self._lasts[k - 1])
             self._lasts[k - 1].copy_(moved)
             positions = window.positions - k
-            out = self._run(layer, picks, hidden, positions, slots, held & (positions >= 0), len(kept))
+            out = self._run(
+                layer, picks, hidden, positions, slots, held & (positions >= 0), len(kept)
+            )
 
     def draft(self, k: int, drafts: Tensor, window: Packed, chain: Chain, rows: Tensor) -> Tensor:
         """What layer k >= 1 leaves at its k provisional entries: [chains, k, hidden]; the last one gives draft k + 1.
@@ -71,20 +82,37 @@ class FurtherLayers:
         slots = window.slots.index_select(0, chain.last).long()
         back = torch.arange(k - 1, -1, -1, dtype=torch.int32, device=drafts.device)
         place = (window.positions.index_select(0, chain.last)[:, None] - back).flatten()
-        hidden = torch.cat([self._lasts[k - 1].index_select(0, slots)[:, None], rows], 1).flatten(0, 1)
+        hidden = torch.cat([self._lasts[k - 1].index_select(0, slots)[:, None], rows], 1).flatten(
+            0, 1
+        )
         active = torch.arange(chains, device=drafts.device) < chain.starts[-1]
         valid = active.repeat_interleave(k) & (place >= 0)
         layer, count = self._layers[k - 1], self._lasts.shape[1]
-        return self._run(layer, drafts.flatten(), hidden, place, slots.repeat_interleave(k), valid, count).unflatten(0, (chains, k))
+        return self._run(
+            layer, drafts.flatten(), hidden, place, slots.repeat_interleave(k), valid, count
+        ).unflatten(0, (chains, k))
 
     def clear(self, slot: int) -> None:
         self._lasts[:, slot] = 0
 
-    def _run(self, layer: Layer, ids: Tensor, hidden: Tensor, positions: Tensor, slots: Tensor, valid: Tensor, count: int) -> Tensor:
+    def _run(
+        self,
+        layer: Layer,
+        ids: Tensor,
+        hidden: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        valid: Tensor,
+        count: int,
+    ) -> Tensor:
         """The valid rows, which are in slot order, as a window of their own."""
         order = torch.argsort(~valid, stable=True)
-        groups = torch.zeros(count, dtype=torch.int32, device=ids.device).index_add_(0, slots, valid.int())
+        groups = torch.zeros(count, dtype=torch.int32, device=ids.device).index_add_(
+            0, slots, valid.int()
+        )
         place = positions.index_select(0, order).clamp(min=0)
-        rows = WindowRows(place, pad(groups.cumsum(0, dtype=torch.int32), (1, 0)), self._rotations(place))
+        rows = WindowRows(
+            place, pad(groups.cumsum(0, dtype=torch.int32), (1, 0)), self._rotations(place)
+        )
         out = layer(ids.index_select(0, order), hidden.index_select(0, order), rows)
         return torch.empty_like(out).index_copy_(0, order, out)

@@ -22,7 +22,9 @@ class PromptLookup:
         check_ngram(ngram)
         self.context = context
         self._ngram = ngram
-        self._text = torch.zeros(slots, context + 1, dtype=torch.int32, device=device)  # the last column is spare
+        self._text = torch.zeros(
+            slots, context + 1, dtype=torch.int32, device=device
+        )  # the last column is spare
         self._lengths = torch.zeros(slots, dtype=torch.int32, device=device)
 
     def bind(self, target: Target) -> None:
@@ -32,14 +34,18 @@ class PromptLookup:
         self._text[slot, start : start + len(ids)] = ids
         self._lengths[slot] = start + len(ids)
 
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         """Kept rows' picks join the text; then the look-up."""
         rows = torch.arange(window.ids.shape[0], device=kept.device)
         slots = window.slots.long()
         kept_row = (rows < window.starts[-1]) & (window.group_index < kept[slots])
         self._text[slots, torch.where(kept_row, window.positions + 1, self.context).long()] = picks
         first = window.starts[:-1].clamp(max=len(window.positions) - 1).long()
-        self._lengths.copy_(torch.where(kept > 0, window.positions[first] + kept + 1, self._lengths))
+        self._lengths.copy_(
+            torch.where(kept > 0, window.positions[first] + kept + 1, self._lengths)
+        )
         return self._look_up(depth)
 
     def _look_up(self, depth: int) -> Drafted:
@@ -47,10 +53,17 @@ class PromptLookup:
         column = torch.arange(width, device=self._text.device)[None]  # [1, width]
         last = (self._lengths - 1).long()[:, None]  # [slots, 1]
         suffix = torch.ones(slots, width, dtype=torch.bool, device=self._text.device)
-        end = torch.full((slots, 1), -1, device=self._text.device)  # where the best occurrence ends, -1 = none
+        end = torch.full(
+            (slots, 1), -1, device=self._text.device
+        )  # where the best occurrence ends, -1 = none
         for back in range(self._ngram):
             token = self._text.gather(1, (last - back).clamp(min=0))
-            suffix &= (self._text.roll(back, 1) == token) & (column >= back) & (column < last) & (last >= back)
+            suffix &= (
+                (self._text.roll(back, 1) == token)
+                & (column >= back)
+                & (column < last)
+                & (last >= back)
+            )
             found = torch.where(suffix, column, -1).amax(1, keepdim=True)
             end = torch.where(found >= 0, found, end)  # longer suffixes come later and win
         ahead = end + 1 + torch.arange(depth, device=self._text.device)[None]  # [slots, depth]

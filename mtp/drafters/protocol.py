@@ -34,7 +34,9 @@ class Drafter(Protocol):
         ids: the n + 1 tokens from `start` on."""
         ...
 
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         """After a commit: kept rows are fed with the target's hidden rows and picks, then `depth` drafts are chained.
 
         kept [slots] int32; picks [bucket] int32, hidden [bucket, hidden]: of the window's rows. Entries made while chaining

@@ -41,7 +41,14 @@ class QwenMtp:
 
     max_depth = MAX_DEPTH
 
-    def __init__(self, checkpoint: Checkpoint, target: Target, *, buckets: Buckets, context: int | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        target: Target,
+        *,
+        buckets: Buckets,
+        context: int | None = None,
+    ) -> None:
         self.config, self.buckets, self._checkpoint = head_config(checkpoint), buckets, checkpoint
         self._vocab = draft_vocab_of(checkpoint)
         self.context = target.limits.context if context is None else context
@@ -51,28 +58,60 @@ class QwenMtp:
     def bind(self, target: Target) -> None:
         """Its weights and cache go where the target's are; all earlier state is gone."""
         config = self.config
-        if not isinstance(target, TextTarget) or (target.hidden_size, target.limits.vocab) != (config.hidden, config.vocab):
-            raise ValueError(f"this MTP head needs the target it was trained with (hidden size {config.hidden}, {config.vocab} tokens)")
+        if not isinstance(target, TextTarget) or (target.hidden_size, target.limits.vocab) != (
+            config.hidden,
+            config.vocab,
+        ):
+            raise ValueError(
+                f"this MTP head needs the target it was trained with (hidden size {config.hidden}, {config.vocab} tokens)"
+            )
         if not 1 <= self.context <= target.limits.context:
-            raise ValueError(f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)")
+            raise ValueError(
+                f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)"
+            )
         self.target = target
-        self.draft_vocab = None if self._vocab is None else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
-        self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]  # [draft vocab, hidden]
+        self.draft_vocab = (
+            None
+            if self._vocab is None
+            else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
+        )
+        self.head = (
+            None if self.draft_vocab is None else target.head[self.draft_vocab.long()]
+        )  # [draft vocab, hidden]
         shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
-        w = self._checkpoint.read(shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device).under("mtp.")
+        w = self._checkpoint.read(
+            shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device
+        ).under("mtp.")
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
         self.hidden_norm = Norm(w.tensor("pre_fc_norm_hidden.weight"), eps, offset)
         self.norm = Norm(w.tensor("norm.weight"), eps, offset)
-        self.rope = Rope(frequencies(config.rope), config.head_size, target.limits.context + MAX_DEPTH, target.device)
+        self.rope = Rope(
+            frequencies(config.rope),
+            config.head_size,
+            target.limits.context + MAX_DEPTH,
+            target.device,
+        )
         # chained entries run past the last position that is asked for
         form, length = config.attention, self.context + MAX_DEPTH
-        self.caches = [KvCache(form, target.slots, length, target.dtype, target.device) for _ in range(config.mtp_layers)]
-        self.attention = [Attention(w.under(f"layers.{k}.self_attn."), form, cache) for k, cache in enumerate(self.caches)]
-        self.blocks = [block(w.under(f"layers.{k}."), config, mixer) for k, mixer in enumerate(self.attention)]
+        self.caches = [
+            KvCache(form, target.slots, length, target.dtype, target.device)
+            for _ in range(config.mtp_layers)
+        ]
+        self.attention = [
+            Attention(w.under(f"layers.{k}.self_attn."), form, cache)
+            for k, cache in enumerate(self.caches)
+        ]
+        self.blocks = [
+            block(w.under(f"layers.{k}."), config, mixer) for k, mixer in enumerate(self.attention)
+        ]
         layers = [partial(self._run, layer) for layer in self.blocks[1:]]
-        self.further = FurtherLayers(layers, self._rotations, target.slots, config.hidden, like=self.combine) if layers else None
+        self.further = (
+            FurtherLayers(layers, self._rotations, target.slots, config.hidden, like=self.combine)
+            if layers
+            else None
+        )
 
     @torch.inference_mode()
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
@@ -80,7 +119,9 @@ class QwenMtp:
         if count < 1:
             return
         ids, hidden = ids[1 : 1 + count], hidden[:count]
-        place = PromptRows(slot, start, self._rotations(torch.arange(start, start + count, device=ids.device)))
+        place = PromptRows(
+            slot, start, self._rotations(torch.arange(start, start + count, device=ids.device))
+        )
         if self.further is not None:
             self.further.prefill(slot, ids, self._run(self.blocks[0], ids, hidden, place), start)
             return
@@ -88,7 +129,9 @@ class QwenMtp:
         self.attention[0].store(self.blocks[0].before_mixer(x).to(x.dtype), place)
 
     @torch.inference_mode()
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
         fed = WindowRows(window.positions, window.starts, self._rotations(window.positions), kept)
@@ -123,9 +166,13 @@ class QwenMtp:
 
     def _enter(self, ids: Tensor, hidden: Tensor) -> Tensor:
         tokens = self.embedding_norm(self.target.embed(ids))
-        return linear(torch.cat([tokens, self.hidden_norm(hidden)], 1).to(self.combine.dtype), self.combine)
+        return linear(
+            torch.cat([tokens, self.hidden_norm(hidden)], 1).to(self.combine.dtype), self.combine
+        )
 
-    def _run(self, layer: Block, ids: Tensor, hidden: Tensor, place: WindowRows | PromptRows) -> Tensor:
+    def _run(
+        self, layer: Block, ids: Tensor, hidden: Tensor, place: WindowRows | PromptRows
+    ) -> Tensor:
         """[rows, hidden] after the head's norm: what its logits are read from, and what it chains on."""
         x = self._enter(ids, hidden)
         return self.norm(layer(x, place)).to(x.dtype)
@@ -144,7 +191,9 @@ def head_config(checkpoint: Checkpoint) -> QwenConfig:
     except ValueError as error:
         raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
     if config.mtp_layers > MAX_DEPTH:
-        raise ValueError(f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}")
+        raise ValueError(
+            f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}"
+        )
     return config
 
 

@@ -17,8 +17,15 @@ def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     if ids is None:
         return None
     size = checkpoint.config.get("vocab_size", 0)
-    if not isinstance(ids, list) or not ids or not all(type(one) is int and 0 <= one < size for one in ids) or ids != sorted(set(ids)):
-        raise ValueError(f"checkpoint {checkpoint.path}: config.json: draft_vocab is no ascending list of token ids from 0 to {size - 1}")
+    if (
+        not isinstance(ids, list)
+        or not ids
+        or not all(type(one) is int and 0 <= one < size for one in ids)
+        or ids != sorted(set(ids))
+    ):
+        raise ValueError(
+            f"checkpoint {checkpoint.path}: config.json: draft_vocab is no ascending list of token ids from 0 to {size - 1}"
+        )
     return tuple(ids)
 
 

@@ -21,7 +21,15 @@ class Buffers:
     """
 
     def __init__(
-        self, slots: int, *, depth: int, largest_group: int, rows: int, hidden: int, dtype: torch.dtype, device: torch.device
+        self,
+        slots: int,
+        *,
+        depth: int,
+        largest_group: int,
+        rows: int,
+        hidden: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         def table(*shape: int) -> Tensor:
             return torch.zeros(*shape, dtype=torch.int32, device=device)
@@ -31,7 +39,9 @@ class Buffers:
         self.anchors, self.positions, self.produced = table(slots), table(slots), table(slots)
         self.drafts = table(slots, max(depth, largest_group - 1))
         self.held = table(slots)  # lengths decide: drafts[slot, held[slot]:] mean nothing
-        self.draftable = table(slots)  # 0: the slot's drafter state is lost, it holds no drafts any more
+        self.draftable = table(
+            slots
+        )  # 0: the slot's drafter state is lost, it holds no drafts any more
         self.max_new, self.context, self.min_new = table(slots), table(slots), table(slots)
         self.stop_ids, self.stop_counts = table(slots, self.max_stop_ids), table(slots)
         self._of_slot = [value for value in vars(self).values() if isinstance(value, Tensor)]
@@ -41,8 +51,12 @@ class Buffers:
         self._window = Packed(table(rows), table(rows), table(rows), table(rows), table(slots + 1))
         self._picks = table(rows)
         self._hidden = torch.zeros(rows, hidden, dtype=dtype, device=device)
-        self.accepted = Accepted(table(slots), table(slots, largest_group), table(slots), table(slots))
-        self.results = table(slots, 3 + largest_group + 2 * depth)  # kept, finish, held, tokens, drafts, confidence (bits of fp32)
+        self.accepted = Accepted(
+            table(slots), table(slots, largest_group), table(slots), table(slots)
+        )
+        self.results = table(
+            slots, 3 + largest_group + 2 * depth
+        )  # kept, finish, held, tokens, drafts, confidence (bits of fp32)
         self._staged = torch.zeros(slots, dtype=torch.int32, pin_memory=device.type == "cuda")
 
     # ---- slots

@@ -30,7 +30,9 @@ from triton_kernels.accept import ERROR
 class DevicePlanningModel(ModelExecutor):
     """See `ModelExecutor` and `Planner`. policy: what the device plans by; rows: of a window, always padded to one bucket."""
 
-    def __init__(self, *arguments: Any, policy: RotateGrow | StaticK, rows: int = 8, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, policy: RotateGrow | StaticK, rows: int = 8, **options: Any
+    ) -> None:
         super().__init__(*arguments, rows=rows, **options)
         self.policy, self.rows = policy, rows
         name, k = ("static_k", policy.k) if isinstance(policy, StaticK) else ("rotate_grow", 0)
@@ -41,19 +43,36 @@ class DevicePlanningModel(ModelExecutor):
             return torch.zeros(*shape, dtype=torch.int32, device=self._device)
 
         self._live = table(b.slots)
-        self._caps = table(2, b.slots)  # drafts that may be verified; context, 0 for a slot that is held back
-        self._start, self._start_before = table(1), table(1)  # of the rotation: after and before the window that is planned
+        self._caps = table(
+            2, b.slots
+        )  # drafts that may be verified; context, 0 for a slot that is held back
+        self._start, self._start_before = (
+            table(1),
+            table(1),
+        )  # of the rotation: after and before the window that is planned
         self._start_of_others = table(1)  # where the other side's next window begins
         self._staged_starts = table(b.slots + 1)  # of the window that was staged last
-        self._next = Packed(table(b.rows), table(b.rows), table(b.rows), table(b.rows), table(b.slots + 1))
-        self._state = SlotState(b.anchors, b.positions, b.produced, self._live, b.held, b.drafts, self._start)
-        self._limits = SlotLimits(b.max_new, self._caps[1], b.min_new, self._caps[0], b.stop_ids, b.stop_counts)
-        self._logits = torch.zeros(b.rows, self.target.logit_width, dtype=self.target.dtype, device=self._device)
+        self._next = Packed(
+            table(b.rows), table(b.rows), table(b.rows), table(b.rows), table(b.slots + 1)
+        )
+        self._state = SlotState(
+            b.anchors, b.positions, b.produced, self._live, b.held, b.drafts, self._start
+        )
+        self._limits = SlotLimits(
+            b.max_new, self._caps[1], b.min_new, self._caps[0], b.stop_ids, b.stop_counts
+        )
+        self._logits = torch.zeros(
+            b.rows, self.target.logit_width, dtype=self.target.dtype, device=self._device
+        )
         self._result = table(3 + b.drafts.shape[1] + 1, b.slots)
         # host memory, two of each in turn: a copy to or from the one before may still be under way
         pinned = self._device.type == "cuda"
-        self._results_on_host = deque(torch.zeros(self._result.shape, dtype=torch.int32, pin_memory=pinned) for _ in range(2))
-        self._caps_on_host = deque(torch.zeros(2, b.slots, dtype=torch.int32, pin_memory=pinned) for _ in range(2))
+        self._results_on_host = deque(
+            torch.zeros(self._result.shape, dtype=torch.int32, pin_memory=pinned) for _ in range(2)
+        )
+        self._caps_on_host = deque(
+            torch.zeros(2, b.slots, dtype=torch.int32, pin_memory=pinned) for _ in range(2)
+        )
         self._capped: list[list[int]] = []
         self._speculative = True
         self._stale = True  # the planned window no longer follows from the slots' state
@@ -77,7 +96,9 @@ class DevicePlanningModel(ModelExecutor):
 
     @profiled("stage")
     @torch.inference_mode()
-    def advance(self, caps: Mapping[int, int | None], depth: int, *, speculative: bool) -> DevicePlannedWindow:
+    def advance(
+        self, caps: Mapping[int, int | None], depth: int, *, speculative: bool
+    ) -> DevicePlannedWindow:
         """Stage the next window: as it was planned or, where the host changed a slot, a cap or the side since, planned anew."""
         if self._last is not None:
             self._last.fetch()
@@ -88,7 +109,10 @@ class DevicePlanningModel(ModelExecutor):
         ]
         if capped != self._capped:
             self._caps_on_host.rotate()
-            self._caps.copy_(self._caps_on_host[0].copy_(torch.tensor(capped, dtype=torch.int32)), non_blocking=True)
+            self._caps.copy_(
+                self._caps_on_host[0].copy_(torch.tensor(capped, dtype=torch.int32)),
+                non_blocking=True,
+            )
             self._capped, self._stale = capped, True
         if speculative != self._speculative:
             start = self._start_before.clone()

@@ -63,7 +63,9 @@ class DrafterGuard(Generic[D]):
             return action(self.drafter)
         except Exception as again:
             hit = self._in_use if slot is None else {slot}
-            self._end(hit, f"the drafter failed again after its reload: {type(again).__name__}: {again}")
+            self._end(
+                hit, f"the drafter failed again after its reload: {type(again).__name__}: {again}"
+            )
             return None
 
     def speculation_disabled(self, slot: int) -> str | None:

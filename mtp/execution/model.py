@@ -25,7 +25,12 @@ from triton_kernels import Packed, accept_prefix, pack_window, row_argmax
 from triton_kernels.accept import ERROR, LENGTH, RUNNING, STOP
 from triton_kernels.argmax import Picks
 
-FINISH: dict[int, CommitFinish | None] = {RUNNING: None, STOP: "stop", LENGTH: "length", ERROR: "error"}
+FINISH: dict[int, CommitFinish | None] = {
+    RUNNING: None,
+    STOP: "stop",
+    LENGTH: "length",
+    ERROR: "error",
+}
 NUMERIC_ERROR = "numeric error: a row of the target's logits holds a NaN or nothing above -inf"
 
 
@@ -50,7 +55,9 @@ class ModelExecutor:
         reload_drafter: Callable[[], Drafter] | None = None,
     ) -> None:
         if drafter is not None and depth > drafter.max_depth:
-            raise ValueError(f"draft depth is {depth}, expected at most {drafter.max_depth} (this drafter)")
+            raise ValueError(
+                f"draft depth is {depth}, expected at most {drafter.max_depth} (this drafter)"
+            )
         self.target = target
         self.drafting = DrafterGuard(drafter, reload_drafter)
         self.limits = target.limits
@@ -73,11 +80,18 @@ class ModelExecutor:
 
     def check(self, request: Request) -> None:
         stops = stops_of(request, self.limits)
-        for name, value in (("max_new_tokens", request.max_new_tokens), *(("stop id", stop) for stop in stops)):
+        for name, value in (
+            ("max_new_tokens", request.max_new_tokens),
+            *(("stop id", stop) for stop in stops),
+        ):
             if not 0 <= value < 2**31:
-                raise ValueError(f"request {request.id}: {name} is {value}, expected 0 to {2**31 - 1}")
+                raise ValueError(
+                    f"request {request.id}: {name} is {value}, expected 0 to {2**31 - 1}"
+                )
         if len(stops) > self.buffers.max_stop_ids:
-            raise ValueError(f"request {request.id}: {len(stops)} stop ids, expected at most {self.buffers.max_stop_ids}")
+            raise ValueError(
+                f"request {request.id}: {len(stops)} stop ids, expected at most {self.buffers.max_stop_ids}"
+            )
 
     def admit(self, slot: int, request: Request) -> None:
         self.release(slot)
@@ -103,9 +117,13 @@ class ModelExecutor:
         prompt, b = self._prompts[slot], self.buffers
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
-        fed = stop - start - int(last)  # entry i needs token i + 1: the last row's is not known before its pick
+        fed = (
+            stop - start - int(last)
+        )  # entry i needs token i + 1: the last row's is not known before its pick
         text = prompt[start : start + fed + 1]
-        self.drafting.call(lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot)
+        self.drafting.call(
+            lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot
+        )
         self._hold_none_where_ended()
         if not last:
             return None
@@ -142,7 +160,10 @@ class ModelExecutor:
     @profiled("pack")
     def _pack(self, bucket: int) -> None:
         b = self.buffers
-        copy_into(b.window(bucket), pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket))
+        copy_into(
+            b.window(bucket),
+            pack_window(b.anchors, b.drafts, b.positions, b.group_rows, bucket=bucket),
+        )
 
     @profiled("verify")
     def _forward(self, bucket: int) -> Tensor:
@@ -161,7 +182,16 @@ class ModelExecutor:
         b = self.buffers
         window = b.window(bucket)
         limits = (b.produced, b.max_new, b.context, b.min_new, b.stop_ids, b.stop_counts)
-        accepted = accept_prefix(picks.ids, picks.faults, window.ids, window.starts, b.anchors, b.positions, *limits, width=b.width)
+        accepted = accept_prefix(
+            picks.ids,
+            picks.faults,
+            window.ids,
+            window.starts,
+            b.anchors,
+            b.positions,
+            *limits,
+            width=b.width,
+        )
         copy_into(b.accepted, accepted)
 
     def _bans(self, bucket: int) -> dict[str, Tensor]:
@@ -169,7 +199,10 @@ class ModelExecutor:
         b = self.buffers
         window = b.window(bucket)
         early = b.produced[window.slots] + window.group_index < b.min_new[window.slots]
-        return {"banned": b.stop_ids[window.slots], "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int()}
+        return {
+            "banned": b.stop_ids[window.slots],
+            "banned_counts": torch.where(early, b.stop_counts[window.slots], 0).int(),
+        }
 
     @profiled("commit")
     def _keep(self, bucket: int) -> None:
@@ -180,9 +213,15 @@ class ModelExecutor:
     def _draft_and_report(self, bucket: int, depth: int) -> None:
         """The drafter is fed and chains, and the results are laid out for the host."""
         b = self.buffers
-        b.report(*self.draft(b.window(bucket), b.accepted.kept, b.accepted.finish, b.picks(bucket), depth))
+        b.report(
+            *self.draft(
+                b.window(bucket), b.accepted.kept, b.accepted.finish, b.picks(bucket), depth
+            )
+        )
 
-    def draft(self, window: Packed, kept: Tensor, finish: Tensor, picks: Tensor, depth: int) -> tuple[Tensor, Tensor, Tensor]:
+    def draft(
+        self, window: Packed, kept: Tensor, finish: Tensor, picks: Tensor, depth: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The drafter is fed the kept rows and chains; gives held [slots], drafts and confidence [slots, depth], as the slots hold
         them now."""
         b = self.buffers
@@ -198,10 +237,15 @@ class ModelExecutor:
 
         if self.drafting.drafter is not None:
             # a failure inside a capture is the capture's: the window then runs eagerly, and the guard acts there
-            advanced = advance(self.drafting.drafter) if capturing() else self.drafting.call(advance)
+            advanced = (
+                advance(self.drafting.drafter) if capturing() else self.drafting.call(advance)
+            )
             if advanced is not None:
                 room, (drafts, confidence, counts) = advanced
-                held = torch.where((finish == RUNNING) & (kept > 0), torch.minimum(counts, room), 0) * b.draftable
+                held = (
+                    torch.where((finish == RUNNING) & (kept > 0), torch.minimum(counts, room), 0)
+                    * b.draftable
+                )
                 b.hold(kept, drafts, held)
             else:
                 b.held.zero_()
@@ -222,11 +266,19 @@ class ModelExecutor:
     @profiled("read")
     def outcomes(self, groups: Sequence[Group], depth: int) -> list[Outcome]:
         width = self.buffers.width
-        rows = self.buffers.results[:, : 3 + width + 2 * depth].cpu()  # the window's one device-to-host copy
+        rows = self.buffers.results[
+            :, : 3 + width + 2 * depth
+        ].cpu()  # the window's one device-to-host copy
         floats = rows[:, 3 + width + depth :].view(torch.float32)
         reasons = self.drafting.speculation_disabled
         return [
-            _outcome(slot, rows[slot, : 3 + width + depth].tolist(), width, floats[slot].tolist(), reasons(slot))
+            _outcome(
+                slot,
+                rows[slot, : 3 + width + depth].tolist(),
+                width,
+                floats[slot].tolist(),
+                reasons(slot),
+            )
             for slot in (group.slot for group in groups)
         ]
 
@@ -242,7 +294,9 @@ class ModelExecutor:
 class ModelWindow:
     """One staged window of the model executor."""
 
-    def __init__(self, executor: ModelExecutor, groups: Sequence[Group], depth: int, bans: bool) -> None:
+    def __init__(
+        self, executor: ModelExecutor, groups: Sequence[Group], depth: int, bans: bool
+    ) -> None:
         rows = sum(group.rows for group in groups)
         self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
         self._bucket = executor.buckets.round_up(rows)
@@ -260,9 +314,13 @@ class ModelWindow:
         return self._executor.outcomes(self.groups, self._depth)
 
 
-def _outcome(slot: int, row: list[int], width: int, confidence: list[float], speculation_disabled: str | None) -> Outcome:
+def _outcome(
+    slot: int, row: list[int], width: int, confidence: list[float], speculation_disabled: str | None
+) -> Outcome:
     kept, finish, held = row[:3]
     committed = Committed(tuple(row[3 : 3 + kept]), kept, max(0, kept - 1), FINISH[finish])
     error = NUMERIC_ERROR if finish == ERROR else None
     drafts = tuple(row[3 + width : 3 + width + held])
-    return Outcome(slot, committed, held, drafts, tuple(confidence[:held]), error, speculation_disabled)
+    return Outcome(
+        slot, committed, held, drafts, tuple(confidence[:held]), error, speculation_disabled
+    )

@@ -100,7 +100,10 @@ class TapeExecutor:
         self.spend(self._window_s(groups, depth) - self._window_s(groups, 0) if depth else 0.0)
         if self.drafting.drafter is not None:
             self.drafting.call(lambda drafter: drafter.advance([group.slot for group in groups]))
-        return [self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth) for group in groups]
+        return [
+            self._commit(group.slot, self._fed(self._places[group.slot], group.rows), depth)
+            for group in groups
+        ]
 
     def _window_s(self, groups: Sequence[Group], depth: int) -> float:
         rows = context = 0
@@ -112,7 +115,11 @@ class TapeExecutor:
     def _fed(self, place: _Place, rows: int) -> Sequence[int]:
         """Anchor and drafts."""
         anchor = place.emitted - 1
-        return (place.tape.tokens[anchor], *self._drafts(place, rows - 1)) if rows > 1 else place.tape.tokens[anchor : anchor + 1]
+        return (
+            (place.tape.tokens[anchor], *self._drafts(place, rows - 1))
+            if rows > 1
+            else place.tape.tokens[anchor : anchor + 1]
+        )
 
     def _drafts(self, place: _Place, count: int) -> tuple[int, ...]:
         """Made with the last token as the anchor: the true ones as far as the chain matched, then one that is wrong."""
@@ -139,11 +146,15 @@ class TapeExecutor:
         place.emitted += committed.kept
         place.position += committed.kept
         if place.emitted > len(tape.tokens):
-            raise ValueError(f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end")
+            raise ValueError(
+                f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end"
+            )
         if committed.finish:
             return Outcome(slot, committed)
         if slot in self.drafting.ended:
-            return Outcome(slot, committed, speculation_disabled=self.drafting.speculation_disabled(slot))
+            return Outcome(
+                slot, committed, speculation_disabled=self.drafting.speculation_disabled(slot)
+            )
         held = tape.held(place.emitted - 1, depth)
         confidence = tape.confidence[place.emitted - 1][:held] if tape.confidence else ()
         return Outcome(slot, committed, held, self._drafts(place, held), confidence)
@@ -173,7 +184,12 @@ class TapeWindow:
     def stage(self, groups: Sequence[Group], depth: int) -> None:
         rows = sum(group.rows for group in groups)
         bucket = self._executor.buckets.round_up(rows)
-        self.groups, self._depth, self.padded, self.graph_constants = groups, depth, bucket - rows, (bucket, depth)
+        self.groups, self._depth, self.padded, self.graph_constants = (
+            groups,
+            depth,
+            bucket - rows,
+            (bucket, depth),
+        )
 
     def verify(self) -> None:
         self._executor.verify(self.groups)

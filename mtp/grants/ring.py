@@ -40,10 +40,14 @@ class RingDiscipline:
         for name, least in (("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"grant.{name} is {value!r}, expected an integer, at least {least}")
+                raise ValueError(
+                    f"grant.{name} is {value!r}, expected an integer, at least {least}"
+                )
         for name, allowed in (("unit", Unit), ("share", Share), ("parked", Parked)):
             if getattr(self, name) not in get_args(allowed):
-                raise ValueError(f"grant.{name} is {getattr(self, name)!r}, expected one of {', '.join(get_args(allowed))}")
+                raise ValueError(
+                    f"grant.{name} is {getattr(self, name)!r}, expected one of {', '.join(get_args(allowed))}"
+                )
 
     @property
     def parked_wait(self) -> bool:
@@ -141,7 +145,9 @@ class Ring:
         entry.tokens += tokens
         self.clock += 1
         if not over and grant_expired(entry.used, entry.budget, len(self.ring)):
-            entry.overdrawn = min(entry.used - entry.budget, charge)  # what it used while nobody waited is free
+            entry.overdrawn = min(
+                entry.used - entry.budget, charge
+            )  # what it used while nobody waited is free
             self._park(entry)
 
     def cancel(self, request_id: str) -> bool:
@@ -180,7 +186,17 @@ class Ring:
         del self.holding[entry.request.id]
         if entry.rounds:
             again = entry.grants > 0
-            self.log.append(Grant(entry.request.id, entry.began, self.clock, entry.rounds, entry.tokens, entry.waited, again))
+            self.log.append(
+                Grant(
+                    entry.request.id,
+                    entry.began,
+                    self.clock,
+                    entry.rounds,
+                    entry.tokens,
+                    entry.waited,
+                    again,
+                )
+            )
         entry.grants += 1
         entry.served, entry.tokens = entry.received, 0
 
@@ -196,7 +212,10 @@ class Ring:
         if self.discipline.share == "window":
             return Turn(caps, None in caps.values())
         self._speculated = None in caps.values() and not (self._speculated and 1 in caps.values())
-        return Turn({slot: cap if (cap is None) == self._speculated else 0 for slot, cap in caps.items()}, self._speculated)
+        return Turn(
+            {slot: cap if (cap is None) == self._speculated else 0 for slot, cap in caps.items()},
+            self._speculated,
+        )
 
     def _cap(self, request_id: str) -> int | None:
         if request_id in self.holding:

@@ -26,7 +26,9 @@ class Job:
             raise ValueError(f"job {self.id}: rounds is {self.rounds}, expected at least 1")
 
 
-def grant_schedule(jobs: Sequence[Job], *, budget: int, backlog: int = 2, skip_cap: int = 2) -> list[tuple[str, int]]:
+def grant_schedule(
+    jobs: Sequence[Job], *, budget: int, backlog: int = 2, skip_cap: int = 2
+) -> list[tuple[str, int]]:
     """(id, rounds) of every grant, in order. The first job is admitted; the rest arrive after the check that follows its first
     round. Jobs that decode plainly are not in it."""
     discipline = Rotate(budget=budget, backlog=backlog, skip_cap=skip_cap)

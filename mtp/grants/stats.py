@@ -57,9 +57,15 @@ def request_grants(grants: Grants, finished: Iterable[Finished]) -> dict[str, di
     return {
         request.id: {
             "grants": len(own[request.id]) or None,
-            "rounds_per_grant": rate(sum(grant.rounds for grant in own[request.id]), len(own[request.id])),
-            "longest_gap_rounds": max((grant.waited for grant in own[request.id] if grant.again), default=None),
-            "stall_s": max((later - earlier for earlier, later in pairwise(request.emitted_s)), default=None),
+            "rounds_per_grant": rate(
+                sum(grant.rounds for grant in own[request.id]), len(own[request.id])
+            ),
+            "longest_gap_rounds": max(
+                (grant.waited for grant in own[request.id] if grant.again), default=None
+            ),
+            "stall_s": max(
+                (later - earlier for earlier, later in pairwise(request.emitted_s)), default=None
+            ),
             "plain_reason": request.speculation_disabled,
         }
         for request in finished

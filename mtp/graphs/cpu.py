@@ -13,7 +13,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mtp.graphs.capture import CaptureError, DryRun, Work, under_way
 from mtp.layouts.cache import Graph
 
-HOST_READS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "is_nonzero", "equal"}
+HOST_READS = {
+    "item",
+    "tolist",
+    "numpy",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__array__",
+    "is_nonzero",
+    "equal",
+}
 DATA_SHAPES = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_consecutive"}
 
 
@@ -104,7 +115,9 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func._schema.name
-        by_mask = name == "aten::index" and any(index.dtype == torch.bool for index in _tensors(args[1]))
+        by_mask = name == "aten::index" and any(
+            index.dtype == torch.bool for index in _tensors(args[1])
+        )
         if name in DATA_SHAPES or by_mask:
             self.refuse(f"{name} gives a shape that depends on data")
         if self.broken:

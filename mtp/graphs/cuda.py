@@ -22,7 +22,9 @@ class CudaGraphs:
     def __init__(self, device: torch.device, dry_run: DryRun) -> None:
         self._device, self._resting = device, dry_run
         self._stream = torch.cuda.Stream(device)
-        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # a pool lives as long as a graph in it
+        self._pools: weakref.WeakSet[Pool] = (
+            weakref.WeakSet()
+        )  # a pool lives as long as a graph in it
         with self._side_stream():  # its matmul workspace must not belong to the first graph's pool
             square = torch.ones(16, 16, device=device)
             torch.mm(square, square)
@@ -79,7 +81,9 @@ class Pool:
                 try:
                     work()
                 except BaseException:
-                    with contextlib.suppress(Exception):  # it would only say that the capture is broken
+                    with contextlib.suppress(
+                        Exception
+                    ):  # it would only say that the capture is broken
                         self._end(graph)
                     raise
                 self._end(graph)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 class TapeGraphs:
     """spend: lets virtual seconds pass; capture_s: those of one captured phase; graph_bytes: what it is said to hold."""
 
-    def __init__(self, spend: Callable[[float], None], *, capture_s: float, graph_bytes: int = 0) -> None:
+    def __init__(
+        self, spend: Callable[[float], None], *, capture_s: float, graph_bytes: int = 0
+    ) -> None:
         self._spend, self._capture_s, self._graph_bytes = spend, capture_s, graph_bytes
         self._live = 0
 

@@ -108,7 +108,11 @@ class LayoutCache:
         give_up_after: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        for name, value in (("capacity", capacity), ("capture_on", capture_on), ("give_up_after", give_up_after)):
+        for name, value in (
+            ("capacity", capacity),
+            ("capture_on", capture_on),
+            ("give_up_after", give_up_after),
+        ):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, expected at least 1")
         self._capacity, self._backend = capacity, backend
@@ -143,7 +147,11 @@ class LayoutCache:
                 path = "capturing"
                 self._capture(key, window)
         pair = self._pairs.get(key)
-        verify, commit = (window.verify, window.commit) if pair is None else (pair.replay_verify, pair.replay_commit)
+        verify, commit = (
+            (window.verify, window.commit)
+            if pair is None
+            else (pair.replay_verify, pair.replay_commit)
+        )
         phases = timed_phases(verify, commit, self._clock)
         return replace(phases, capture=self._capture_s - captured_before, path=path)
 
@@ -154,10 +162,19 @@ class LayoutCache:
         self._failed.clear()
 
     def stats(self) -> LayoutStats:
-        return LayoutStats(capture_s=self._capture_s, bytes=self._backend.pool_bytes(), given_up=self._given_up, **self._counts)
+        return LayoutStats(
+            capture_s=self._capture_s,
+            bytes=self._backend.pool_bytes(),
+            given_up=self._given_up,
+            **self._counts,
+        )
 
     def _worth_capturing(self, key: Hashable) -> bool:
-        return not self._given_up and self._sights[key] >= self._capture_on and self._failed[key] < RETRIES
+        return (
+            not self._given_up
+            and self._sights[key] >= self._capture_on
+            and self._failed[key] < RETRIES
+        )
 
     @profiled("capture")
     def _capture(self, key: Hashable, window: WindowPhases) -> None:
@@ -174,7 +191,9 @@ class LayoutCache:
                 graph.reset()
             self._failed[key] += 1
             self._counts["failures"] += 1
-            print_error(f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly")
+            print_error(
+                f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly"
+            )
             return
         finally:
             self._capture_s += self._clock() - began
@@ -183,7 +202,9 @@ class LayoutCache:
         self._unused += 1
         if self._give_up_after is not None and self._unused >= self._give_up_after:
             self._given_up = True
-            logging.getLogger(__name__).warning("layout cache: %d captures without a hit, no more captures", self._unused)
+            logging.getLogger(__name__).warning(
+                "layout cache: %d captures without a hit, no more captures", self._unused
+            )
 
     def _capture_phase(self, work: Callable[[], None]) -> Graph:
         """Out of memory evicts the others, oldest first, and tries again."""
@@ -201,7 +222,9 @@ class LayoutCache:
         self._counts["evictions"] += 1
 
 
-def timed_phases(verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]) -> PhaseTimes:
+def timed_phases(
+    verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]
+) -> PhaseTimes:
     """Run both phases of a window."""
     began = clock()
     verify()

@@ -36,7 +36,9 @@ def count_layouts(slots: int, rows: int, sizes: Sequence[int], key: LayoutKey) -
     """How many different keys windows of 1 to `rows` rows can have, each of `slots` slots out or in with a size of `sizes`."""
     distinct = tuple(sorted({size for size in sizes if size <= rows}))
     if slots < 0 or rows < 1 or any(size < 1 for size in distinct):
-        raise ValueError(f"slots {slots}, rows {rows}, sizes {list(sizes)}: expected slots >= 0, rows >= 1, sizes >= 1")
+        raise ValueError(
+            f"slots {slots}, rows {rows}, sizes {list(sizes)}: expected slots >= 0, rows >= 1, sizes >= 1"
+        )
 
     @cache
     def ordered(groups: int, total: int) -> int:
@@ -52,10 +54,16 @@ def count_layouts(slots: int, rows: int, sizes: Sequence[int], key: LayoutKey) -
             return int(total == 0)
         if largest < 0 or total <= 0:
             return 0
-        taken = multisets(groups - 1, total - distinct[largest], largest) if distinct[largest] <= total else 0
+        taken = (
+            multisets(groups - 1, total - distinct[largest], largest)
+            if distinct[largest] <= total
+            else 0
+        )
         return taken + multisets(groups, total, largest - 1)
 
-    span = [(groups, total) for groups in range(1, min(slots, rows) + 1) for total in range(1, rows + 1)]
+    span = [
+        (groups, total) for groups in range(1, min(slots, rows) + 1) for total in range(1, rows + 1)
+    ]
     if key == "slots":
         return sum(comb(slots, groups) * ordered(groups, total) for groups, total in span)
     if key == "ordered":

@@ -11,7 +11,9 @@ from mtp.layouts.cache import LayoutStats, PhaseTimes
 from mtp.metrics import rate
 
 
-def layout_stats(key: str, stats: LayoutStats, windows: Iterable[PhaseTimes], *, decode_s: float) -> dict[str, Any]:
+def layout_stats(
+    key: str, stats: LayoutStats, windows: Iterable[PhaseTimes], *, decode_s: float
+) -> dict[str, Any]:
     """windows: of every window of the run; decode_s: seconds of those windows, planning and booking included.
 
     hit_rate: of hits and misses; capture_share: of decode_s. window_ms: what the executor needed for one window, medians by how it
@@ -19,7 +21,10 @@ def layout_stats(key: str, stats: LayoutStats, windows: Iterable[PhaseTimes], *,
     figure by which keys compare. Captures alone would make `rows` win by construction.
     """
     phases = list(windows)
-    times = {path: [1000 * window.total for window in phases if window.path == path] for path in ("replayed", "eager", "capturing")}
+    times = {
+        path: [1000 * window.total for window in phases if window.path == path]
+        for path in ("replayed", "eager", "capturing")
+    }
     return {
         "key": key,
         **asdict(stats),

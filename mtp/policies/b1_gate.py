@@ -49,7 +49,9 @@ class B1Gate:
         object.__setattr__(self, "sizes", checked_sizes(self.sizes))
         check_count("k", self.k, 1)
         if self.k + 1 not in self.sizes:
-            raise ValueError(f"policy.k is {self.k}, expected one less than a group size: {[size - 1 for size in self.sizes if size > 1]}")
+            raise ValueError(
+                f"policy.k is {self.k}, expected one less than a group size: {[size - 1 for size in self.sizes if size > 1]}"
+            )
         check_count("samples", self.samples, 1)
         check_count("retry", self.retry)
         check_number("off_at", self.off_at, 0)
@@ -65,17 +67,30 @@ class B1Gate:
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
         state = self.state
         pairing = frozenset(view.request for view in slots)
-        if pairing != state.pairing or (self.retry and state.state == "vetoed" and state.since >= self.retry):
-            reason = "the pairing has changed" if pairing != state.pairing else f"{self.retry} windows since the veto"
+        if pairing != state.pairing or (
+            self.retry and state.state == "vetoed" and state.since >= self.retry
+        ):
+            reason = (
+                "the pairing has changed"
+                if pairing != state.pairing
+                else f"{self.retry} windows since the veto"
+            )
             decided = state.decided
-            object.__setattr__(self, "state", state := _State(reason=reason, pairing=pairing, decided=decided))
+            object.__setattr__(
+                self, "state", state := _State(reason=reason, pairing=pairing, decided=decided)
+            )
         probing_plain = state.state == "profiling" and len(state.plain) < self.samples
         off = state.state == "vetoed" or (state.state == "default" and not self.default_on)
         state.lately = not (probing_plain or off)
         # the last plain probe drafts, so that the first sample after it has drafts to verify
         last_probe = probing_plain and len(state.plain) == self.samples - 1
         depth = self.k if state.lately or last_probe else 0
-        return Decision(static_k(slots, k=self.k if state.lately else 0, rows=rows, start=start, sizes=self.sizes), depth)
+        return Decision(
+            static_k(
+                slots, k=self.k if state.lately else 0, rows=rows, start=start, sizes=self.sizes
+            ),
+            depth,
+        )
 
     def observe(self, result: WindowResult) -> None:
         state = self.state
@@ -87,10 +102,14 @@ class B1Gate:
         if not state.lately:
             state.plain.append(result.seconds)
             return
-        whole = [part for part in result.slots if not part.committed.finish and part.committed.tokens]
+        whole = [
+            part for part in result.slots if not part.committed.finish and part.committed.tokens
+        ]
         if not whole or all(part.rows == 1 for part in whole):
             return  # clipped, or nobody had drafts
-        state.rounds.append((sum(1 + part.committed.accepted for part in whole) / len(whole), result.seconds))
+        state.rounds.append(
+            (sum(1 + part.committed.accepted for part in whole) / len(whole), result.seconds)
+        )
         if len(state.rounds) == self.samples:
             self._decide(state)
 
@@ -98,7 +117,9 @@ class B1Gate:
         tokens = sum(tokens for tokens, _ in state.rounds) / self.samples
         seconds = sum(seconds for _, seconds in state.rounds) / self.samples
         speedup = tokens * median(state.plain) / seconds
-        state.state = "on" if speedup >= self.on_at else "vetoed" if speedup <= self.off_at else "default"
+        state.state = (
+            "on" if speedup >= self.on_at else "vetoed" if speedup <= self.off_at else "default"
+        )
         state.reason = f"speedup {speedup:.2f}, on at {self.on_at:g}, off at {self.off_at:g}"
         state.since = 0
         state.decided[state.state] = state.decided.get(state.state, 0) + 1
@@ -108,5 +129,13 @@ class B1Gate:
 
     def report(self) -> dict[str, Any]:
         state = self.state
-        sampled = f" ({len(state.plain)} plain and {len(state.rounds)} speculative samples so far)" if state.state == "profiling" else ""
-        return {"state": state.state, "reason": state.reason + sampled, "decided": dict(sorted(state.decided.items()))}
+        sampled = (
+            f" ({len(state.plain)} plain and {len(state.rounds)} speculative samples so far)"
+            if state.state == "profiling"
+            else ""
+        )
+        return {
+            "state": state.state,
+            "reason": state.reason + sampled,
+            "decided": dict(sorted(state.decided.items())),
+        }

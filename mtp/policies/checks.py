@@ -9,7 +9,9 @@ from typing import Any
 
 def checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     if not sizes or 1 not in sizes or list(sizes) != sorted(set(sizes)) or sizes[0] < 1:
-        raise ValueError(f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them")
+        raise ValueError(
+            f"sizes is {list(sizes)}, expected ascending group sizes with 1 among them"
+        )
     return tuple(sizes)
 
 
@@ -24,6 +26,11 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
 
 
 def check_number(name: str, value: Any, least: float, most: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or not least <= value <= most
+    ):
         allowed = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
         raise ValueError(f"policy.{name} is {value}, expected a number, {allowed}")

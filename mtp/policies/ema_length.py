@@ -41,8 +41,14 @@ class EmaLength:
         object.__setattr__(self, "sizes", checked_sizes(self.sizes))
         object.__setattr__(self, "levels", tuple(self.levels))
         allowed = [size - 1 for size in self.sizes if size > 1]
-        if not self.levels or list(self.levels) != sorted(set(self.levels)) or not set(self.levels) <= set(allowed):
-            raise ValueError(f"policy.levels is {list(self.levels)}, expected ascending draft counts among {allowed}")
+        if (
+            not self.levels
+            or list(self.levels) != sorted(set(self.levels))
+            or not set(self.levels) <= set(allowed)
+        ):
+            raise ValueError(
+                f"policy.levels is {list(self.levels)}, expected ascending draft counts among {allowed}"
+            )
         for name in ("rise", "fall"):
             check_number(name, getattr(self, name), 0)
         check_number("rate", self.rate, 1e-6, 1)
@@ -62,7 +68,11 @@ class EmaLength:
         return Decision(static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes), k)
 
     def observe(self, result: WindowResult) -> None:
-        whole = [part for part in result.slots if part.rows > 1 and not part.committed.finish and part.committed.tokens]
+        whole = [
+            part
+            for part in result.slots
+            if part.rows > 1 and not part.committed.finish and part.committed.tokens
+        ]
         if not whole:
             return
         state = self.state

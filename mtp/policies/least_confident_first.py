@@ -29,7 +29,11 @@ class LeastConfidentFirst:
         lengths = {view.slot: 1 for view in entered}
         left = rows - len(entered)
         for view in sorted(entered, key=lambda view: prod(view.confidence)):
-            size = max(size for size in self.sizes if size <= min(left, view.usable(self.depth)) + 1)
+            size = max(
+                size for size in self.sizes if size <= min(left, view.usable(self.depth)) + 1
+            )
             lengths[view.slot] = size
             left -= size - 1
-        return Decision(WindowPlan(groups_of(lengths), next_start(walk, len(entered), start)), self.depth)
+        return Decision(
+            WindowPlan(groups_of(lengths), next_start(walk, len(entered), start)), self.depth
+        )

@@ -47,8 +47,14 @@ class MeasuredAB:
         object.__setattr__(self, "arms", tuple(self.arms))
         object.__setattr__(self, "backoff", tuple(self.backoff))
         allowed = [size - 1 for size in self.sizes]
-        if len(self.arms) != 2 or self.arms[0] == self.arms[1] or not set(self.arms) <= set(allowed):
-            raise ValueError(f"policy.arms is {list(self.arms)}, expected two different draft counts among {allowed}")
+        if (
+            len(self.arms) != 2
+            or self.arms[0] == self.arms[1]
+            or not set(self.arms) <= set(allowed)
+        ):
+            raise ValueError(
+                f"policy.arms is {list(self.arms)}, expected two different draft counts among {allowed}"
+            )
         if not self.backoff:
             raise ValueError("policy.backoff is [], expected trial lengths like [4, 16, 64]")
         for place, value in enumerate(self.backoff):
@@ -105,4 +111,8 @@ class MeasuredAB:
         state = self.state
         rates = {str(self.arms[arm]): rate for arm, rate in sorted(state.rates.items())}
         reason = f"{state.trials} challenges, {state.switches} won; now {state.phase}"
-        return {"state": f"{self.arms[state.best]} drafts", "reason": reason, "tokens_per_s_by_arm": rates}
+        return {
+            "state": f"{self.arms[state.best]} drafts",
+            "reason": reason,
+            "tokens_per_s_by_arm": rates,
+        }

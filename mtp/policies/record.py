@@ -21,7 +21,11 @@ class Record:
     sizes: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        if isinstance(self.depth, bool) or not isinstance(self.depth, int) or not 1 <= self.depth <= 7:
+        if (
+            isinstance(self.depth, bool)
+            or not isinstance(self.depth, int)
+            or not 1 <= self.depth <= 7
+        ):
             raise ValueError(f"policy.depth is {self.depth}, expected an integer, 1 to 7")
 
     def open(self) -> Recording:
@@ -56,7 +60,10 @@ class Recording(Record):
 
     def observe(self, result: WindowResult) -> None:
         for part in result.slots:
-            self.rows[part.request] += [RecordedToken(token, part.drafts, part.confidence) for token in part.committed.tokens]
+            self.rows[part.request] += [
+                RecordedToken(token, part.drafts, part.confidence)
+                for token in part.committed.tokens
+            ]
 
     def report(self) -> dict[str, Any]:
         """What the tapes say about the drafter: see `tape_stats`."""
@@ -65,6 +72,10 @@ class Recording(Record):
     def tapes(self) -> dict[str, Tape]:
         """What was recorded, by request; of one that was cut short, as far as it got."""
         return {
-            name: Tape.recorded(tuple(row.token for row in rows), tuple(row.drafts for row in rows), tuple(row.confidence for row in rows))
+            name: Tape.recorded(
+                tuple(row.token for row in rows),
+                tuple(row.drafts for row in rows),
+                tuple(row.confidence for row in rows),
+            )
             for name, rows in self.rows.items()
         }

@@ -20,7 +20,9 @@ class RotateAnchorsFirst:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
         if self.sizes != (1, 2, 4):
-            raise ValueError(f"sizes is {list(self.sizes)}, expected [1, 2, 4]: the published policy knows no others")
+            raise ValueError(
+                f"sizes is {list(self.sizes)}, expected [1, 2, 4]: the published policy knows no others"
+            )
         check_depth(self.depth)
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:

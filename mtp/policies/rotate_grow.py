@@ -17,8 +17,14 @@ class RotateGrow:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
         if self.sizes != (1, 2, 4):
-            raise ValueError(f"sizes is {list(self.sizes)}, expected [1, 2, 4]: the published policy knows no others")
-        if isinstance(self.depth, bool) or not isinstance(self.depth, int) or not 0 <= self.depth <= 7:
+            raise ValueError(
+                f"sizes is {list(self.sizes)}, expected [1, 2, 4]: the published policy knows no others"
+            )
+        if (
+            isinstance(self.depth, bool)
+            or not isinstance(self.depth, int)
+            or not 0 <= self.depth <= 7
+        ):
             raise ValueError(f"policy.depth is {self.depth}, expected an integer, 0 to 7")
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:

@@ -18,7 +18,9 @@ class StaticK:
         object.__setattr__(self, "sizes", tuple(self.sizes))
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k + 1 not in self.sizes:
             allowed = ", ".join(str(size - 1) for size in sorted(self.sizes))
-            raise ValueError(f"policy.k is {self.k}, expected one less than a group size: {allowed}")
+            raise ValueError(
+                f"policy.k is {self.k}, expected one less than a group size: {allowed}"
+            )
 
     @property
     def depth(self) -> int:

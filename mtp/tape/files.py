@@ -31,14 +31,20 @@ def read_columns(path: str | Path) -> dict[str, Columns]:
     try:
         frame = pl.read_parquet(Path(path))
     except (OSError, pl.exceptions.PolarsError) as wrong:
-        raise ValueError(f"{path} cannot be read as a tape: {' '.join(str(wrong).split())}") from wrong
+        raise ValueError(
+            f"{path} cannot be read as a tape: {' '.join(str(wrong).split())}"
+        ) from wrong
     if missing := {"request", "index", "token", "matches"} - set(frame.columns):
-        raise ValueError(f"{path} is no tape: column {sorted(missing)[0]} is missing, expected request, index, token, matches")
+        raise ValueError(
+            f"{path} is no tape: column {sorted(missing)[0]} is missing, expected request, index, token, matches"
+        )
     tapes: dict[str, Columns] = {}
     for (name,), part in frame.group_by("request", maintain_order=True):
         part = part.sort("index")
         if part["index"].to_list() != list(range(len(part))):
-            raise ValueError(f"{path}, request {name}: index does not run from 0 to {len(part) - 1}, one row per token")
+            raise ValueError(
+                f"{path}, request {name}: index does not run from 0 to {len(part) - 1}, one row per token"
+            )
         tapes[str(name)] = Columns(
             tuple(part["token"].to_list()),
             tuple(part["matches"].to_list()),
@@ -58,7 +64,10 @@ def _frame(pl: Any, name: str, tape: Columns) -> Any:
         "matches": pl.Series(tape.matches, dtype=pl.Int32),
         "held": pl.Series(held, dtype=pl.Int32),
     }
-    for group, rows, dtype in (("confidence", tape.confidence, pl.Float32), ("truth", tape.truth, pl.Float64)):
+    for group, rows, dtype in (
+        ("confidence", tape.confidence, pl.Float32),
+        ("truth", tape.truth, pl.Float64),
+    ):
         for place in range(max(map(len, rows), default=0)):
             values = [row[place] if place < len(row) else None for row in rows]
             columns[f"{group}_{place + 1}"] = pl.Series(values, dtype=dtype)
@@ -67,8 +76,18 @@ def _frame(pl: Any, name: str, tape: Columns) -> Any:
 
 def _rows(part: Any, group: str, held: list[int | None] | None) -> tuple[tuple[float, ...], ...]:
     """The columns group_1.. as one row of values per token. held: how many count; None: those that are not null."""
-    names = sorted((name for name in part.columns if name.startswith(f"{group}_")), key=lambda name: int(name.rpartition("_")[2]))
-    rows = [tuple(value for value in row if value is not None) for row in part.select(names).iter_rows()] if names else []
+    names = sorted(
+        (name for name in part.columns if name.startswith(f"{group}_")),
+        key=lambda name: int(name.rpartition("_")[2]),
+    )
+    rows = (
+        [
+            tuple(value for value in row if value is not None)
+            for row in part.select(names).iter_rows()
+        ]
+        if names
+        else []
+    )
     if held is not None:
         return tuple(rows or [()] * len(part)) if held[0] is not None else ()
     return tuple(rows) if any(rows) else ()

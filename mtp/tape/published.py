@@ -20,7 +20,9 @@ class AcceptanceProfile:
         """Survival of `depth` drafts. Past the published ones every further draft is as likely as the last: an assumption."""
         known = self.survival[:depth]
         further = self.survival[-1] / self.survival[-2]
-        return known + tuple(self.survival[-1] * further**place for place in range(1, depth - len(known) + 1))
+        return known + tuple(
+            self.survival[-1] * further**place for place in range(1, depth - len(known) + 1)
+        )
 
 
 PROFILES: dict[str, AcceptanceProfile] = {
@@ -33,28 +35,68 @@ PROFILES: dict[str, AcceptanceProfile] = {
         "caption says conditional but its own counts show cumulative",
     ),
     "flash-next-story": AcceptanceProfile(
-        (0.68, 0.38, 0.2), "Qwen3.8-Flash-Next", "story", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "cumulative (as above)"
+        (0.68, 0.38, 0.2),
+        "Qwen3.8-Flash-Next",
+        "story",
+        False,
+        "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS",
+        "cumulative (as above)",
     ),
     "flash-next-essay": AcceptanceProfile(
-        (0.65, 0.38, 0.17), "Qwen3.8-Flash-Next", "essay", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "cumulative (as above)"
+        (0.65, 0.38, 0.17),
+        "Qwen3.8-Flash-Next",
+        "essay",
+        False,
+        "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS",
+        "cumulative (as above)",
     ),
     "flash-next-mixed": AcceptanceProfile(
-        (0.88, 0.73, 0.62), "Qwen3.8-Flash-Next", "mixed", False, "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS", "k=3"
+        (0.88, 0.73, 0.62),
+        "Qwen3.8-Flash-Next",
+        "mixed",
+        False,
+        "vcruz305 EXL3 recipe HISTORICAL_BENCHMARKS",
+        "k=3",
     ),
     "flash-next-prose-mlx": AcceptanceProfile(
-        (0.74, 0.48, 0.29), "Qwen3.8-Flash-Next", "prose", False, "jundot/omlx #3352", "from conditionals"
+        (0.74, 0.48, 0.29),
+        "Qwen3.8-Flash-Next",
+        "prose",
+        False,
+        "jundot/omlx #3352",
+        "from conditionals",
     ),
     "qwen38-27b-code": AcceptanceProfile(
-        (0.9, 0.78, 0.6), "Qwen3.8-27B", "code", False, "SemiAnalysisAI/InferenceX #3304", "from AL differences across separate runs"
+        (0.9, 0.78, 0.6),
+        "Qwen3.8-27B",
+        "code",
+        False,
+        "SemiAnalysisAI/InferenceX #3304",
+        "from AL differences across separate runs",
     ),
     "qwen38-27b-code-think": AcceptanceProfile(
-        (0.73, 0.48, 0.31), "Qwen3.8-27B", "code", True, "SemiAnalysisAI/InferenceX #3304", "from AL differences across separate runs"
+        (0.73, 0.48, 0.31),
+        "Qwen3.8-27B",
+        "code",
+        True,
+        "SemiAnalysisAI/InferenceX #3304",
+        "from AL differences across separate runs",
     ),
     "qwen35-397b-code": AcceptanceProfile(
-        (0.92, 0.78, 0.63), "Qwen3.5-397B", "code", False, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
+        (0.92, 0.78, 0.63),
+        "Qwen3.5-397B",
+        "code",
+        False,
+        "SemiAnalysisAI/InferenceX golden AL",
+        "from AL differences across separate runs",
     ),
     "qwen35-397b-code-think": AcceptanceProfile(
-        (0.93, 0.8, 0.66), "Qwen3.5-397B", "code", True, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
+        (0.93, 0.8, 0.66),
+        "Qwen3.5-397B",
+        "code",
+        True,
+        "SemiAnalysisAI/InferenceX golden AL",
+        "from AL differences across separate runs",
     ),
     "deepseek-v4-pro-code": AcceptanceProfile(
         (0.92, 0.69, 0.36),
@@ -73,10 +115,29 @@ PROFILES: dict[str, AcceptanceProfile] = {
         "from AL differences across separate runs",
     ),
     "glm-52-code": AcceptanceProfile(
-        (0.84, 0.66, 0.49), "GLM-5.2", "code", True, "SemiAnalysisAI/InferenceX golden AL", "from AL differences across separate runs"
+        (0.84, 0.66, 0.49),
+        "GLM-5.2",
+        "code",
+        True,
+        "SemiAnalysisAI/InferenceX golden AL",
+        "from AL differences across separate runs",
     ),
-    "glm-5-a": AcceptanceProfile((0.94, 0.77, 0.57), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
-    "glm-5-b": AcceptanceProfile((0.88, 0.75, 0.61), "GLM-5 W4A8", "mixed", False, "vllm-project/vllm-ascend #9803", "service logs"),
+    "glm-5-a": AcceptanceProfile(
+        (0.94, 0.77, 0.57),
+        "GLM-5 W4A8",
+        "mixed",
+        False,
+        "vllm-project/vllm-ascend #9803",
+        "service logs",
+    ),
+    "glm-5-b": AcceptanceProfile(
+        (0.88, 0.75, 0.61),
+        "GLM-5 W4A8",
+        "mixed",
+        False,
+        "vllm-project/vllm-ascend #9803",
+        "service logs",
+    ),
 }
 
 
@@ -104,10 +165,16 @@ REGIMES: dict[str, Regime] = {
     "prose": Regime((Stretch(PROSE, ALL_OF_IT),)),
     "chat": Regime((Stretch("glm-5-b", ALL_OF_IT),)),  # service logs
     "think": Regime((Stretch(THINK, ALL_OF_IT),)),
-    "mixed": Regime((Stretch(CODE, 1), Stretch(PROSE, 1)), whole=True),  # a request is one or the other
+    "mixed": Regime(
+        (Stretch(CODE, 1), Stretch(PROSE, 1)), whole=True
+    ),  # a request is one or the other
     "switch": Regime((Stretch(CODE, 64), Stretch(PROSE, 64))),  # prose with code blocks
-    "bursty": Regime((Stretch(PROSE, 48), Stretch("glm-5-a", 12))),  # short stretches that are nearly copied
-    "agentic": Regime((Stretch(THINK, 120), Stretch(CODE, 30), Stretch("flash-next-story", 20))),  # thought, a tool call, a remark
+    "bursty": Regime(
+        (Stretch(PROSE, 48), Stretch("glm-5-a", 12))
+    ),  # short stretches that are nearly copied
+    "agentic": Regime(
+        (Stretch(THINK, 120), Stretch(CODE, 30), Stretch("flash-next-story", 20))
+    ),  # thought, a tool call, a remark
 }
 
 

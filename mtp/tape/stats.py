@@ -30,12 +30,16 @@ def tape_stats(tapes: Iterable[Tape], depth: int) -> dict[str, Any]:
         right = [float(tape.matches[place] > 0) for place in judged]
         pairs += pairwise(right)
         if tape.confidence:
-            first += [(tape.confidence[place][0], bool(right[place])) for place in judged if held[place]]
+            first += [
+                (tape.confidence[place][0], bool(right[place])) for place in judged if held[place]
+            ]
     varies = len({confidence for confidence, _ in first}) > 1
     return {
         "tokens": len(reach),
         "offered": rate(sum(held > 0 for _, held in reach), len(reach)),
-        "survival": [rate(sum(matches > j for matches, _ in reach), len(reach)) for j in range(depth)],
+        "survival": [
+            rate(sum(matches > j for matches, _ in reach), len(reach)) for j in range(depth)
+        ],
         "auc": auc(first) if varies else None,
         "calibration_error": calibration_error(first) if varies else None,
         "autocorrelation": correlation(pairs),
@@ -50,7 +54,13 @@ def auc(scored: Sequence[tuple[float, bool]]) -> float | None:
     for score, is_right in sorted(scored):
         if score != last:
             above += ties_right * (below + ties_wrong / 2)
-            below, right, ties_right, ties_wrong, last = below + ties_wrong, right + ties_right, 0, 0, score
+            below, right, ties_right, ties_wrong, last = (
+                below + ties_wrong,
+                right + ties_right,
+                0,
+                0,
+                score,
+            )
         ties_right, ties_wrong = ties_right + is_right, ties_wrong + (not is_right)
     above += ties_right * (below + ties_wrong / 2)
     return rate(above, (right + ties_right) * (below + ties_wrong))
@@ -68,5 +78,7 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     if not pairs:
         return None
     mean_a, mean_b = fmean(a for a, _ in pairs), fmean(b for _, b in pairs)
-    spread = (sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)) ** 0.5
+    spread = (
+        sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)
+    ) ** 0.5
     return rate(sum((a - mean_a) * (b - mean_b) for a, b in pairs), spread)

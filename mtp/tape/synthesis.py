@@ -50,9 +50,19 @@ class Synthesis:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}, expected an integer, {least} to {most}")
-        for name, low, high in (("correlation", 0.0, 0.999), ("spread", 0, 5), ("auc", 0.5, 1), ("slope", -10, 10), ("offset", -10, 10)):
+        for name, low, high in (
+            ("correlation", 0.0, 0.999),
+            ("spread", 0, 5),
+            ("auc", 0.5, 1),
+            ("slope", -10, 10),
+            ("offset", -10, 10),
+        ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not low <= value <= high
+            ):
                 raise ValueError(f"{name} is {value!r}, expected {low:g} to {high:g}")
         _solved(self)  # refuses an AUC that cannot be had
 
@@ -64,14 +74,28 @@ class Synthesis:
         solved, regime, places = _solved(self), regime_of(self.regime), length + self.depth
         tokens = draw.integers(0, self.vocab, length)
         stretches = _parts(regime, places, draw)
-        logits = _logits(solved.levels, stretches, _difficulty(draw, places, self.correlation), self.spread, self.depth)[:length]
+        logits = _logits(
+            solved.levels,
+            stretches,
+            _difficulty(draw, places, self.correlation),
+            self.spread,
+            self.depth,
+        )[:length]
         truth = _sigmoid(logits)
         right = draw.random(truth.shape) < truth
         matches = np.minimum.accumulate(right, axis=1).sum(1)
-        known = np.minimum(matches, np.arange(length - 1, -1, -1))  # drafts past the end are not known
-        signal = solved.weight * (logits - solved.mean) / solved.sd + math.sqrt(1 - solved.weight**2) * draw.standard_normal(truth.shape)
-        confidence = _sigmoid(self.offset + self.slope * (solved.base + solved.gain * signal)).astype(np.float32)
-        return Columns(tuple(tokens.tolist()), tuple(known.tolist()), _rows(confidence), _rows(truth))
+        known = np.minimum(
+            matches, np.arange(length - 1, -1, -1)
+        )  # drafts past the end are not known
+        signal = solved.weight * (logits - solved.mean) / solved.sd + math.sqrt(
+            1 - solved.weight**2
+        ) * draw.standard_normal(truth.shape)
+        confidence = _sigmoid(
+            self.offset + self.slope * (solved.base + solved.gain * signal)
+        ).astype(np.float32)
+        return Columns(
+            tuple(tokens.tolist()), tuple(known.tolist()), _rows(confidence), _rows(truth)
+        )
 
 
 @dataclass(frozen=True)
@@ -92,9 +116,19 @@ def _solved(settings: Synthesis) -> _Solved:
     regime, depth = regime_of(settings.regime), settings.depth
     draw = np.random.default_rng(0)
     z = _chains(draw, depth, settings.correlation)  # [CHAINS, depth]
-    levels = np.stack([_levels(PROFILES[part.profile].chain(depth), z, settings.spread) for part in regime.stretches])
-    shares = np.array([part.tokens for part in regime.stretches]) / sum(part.tokens for part in regime.stretches)
-    stretches = np.repeat(np.arange(len(shares)), np.diff(np.round(np.append(0, shares.cumsum()) * CHAINS).astype(int)))
+    levels = np.stack(
+        [
+            _levels(PROFILES[part.profile].chain(depth), z, settings.spread)
+            for part in regime.stretches
+        ]
+    )
+    shares = np.array([part.tokens for part in regime.stretches]) / sum(
+        part.tokens for part in regime.stretches
+    )
+    stretches = np.repeat(
+        np.arange(len(shares)),
+        np.diff(np.round(np.append(0, shares.cumsum()) * CHAINS).astype(int)),
+    )
     logits = levels[stretches] - settings.spread * z
     mean, sd = logits.mean(0), np.maximum(logits.std(0), 1e-9)
     p, noise = _sigmoid(logits), draw.standard_normal(logits.shape)
@@ -110,7 +144,9 @@ def _solved(settings: Synthesis) -> _Solved:
     if settings.auc == 0.5:
         return _Solved(levels, mean, sd, 0.0, mean, sd)
     weight = _root(lambda weight: auc_of(signal(weight)[:, 0], p[:, 0]) - settings.auc, 0.0, 1.0)
-    base, gain = np.array([_regression(signal(weight)[:, j], p[:, j], reach[:, j]) for j in range(depth)]).T
+    base, gain = np.array(
+        [_regression(signal(weight)[:, j], p[:, j], reach[:, j]) for j in range(depth)]
+    ).T
     return _Solved(levels, mean, sd, weight, base, gain)
 
 
@@ -118,7 +154,13 @@ def _levels(survival: tuple[float, ...], z: Floats, spread: float) -> Floats:
     """a_1..a_D such that the mean over the chains z [chains, D] of the product of p is the survival."""
     levels, alive = [], np.ones(len(z))
     for j, share in enumerate(survival):
-        level = _root(lambda a, j=j, alive=alive, share=share: (alive * _sigmoid(a - spread * z[:, j])).mean() - share, -30.0, 30.0)
+        level = _root(
+            lambda a, j=j, alive=alive, share=share: (
+                (alive * _sigmoid(a - spread * z[:, j])).mean() - share
+            ),
+            -30.0,
+            30.0,
+        )
         alive = alive * _sigmoid(level - spread * z[:, j])
         levels.append(level)
     return np.array(levels)
@@ -180,7 +222,9 @@ def _parts(regime: Regime, places: int, draw: np.random.Generator) -> NDArray[np
     return np.array(stretches[:places])
 
 
-def _logits(levels: Floats, stretches: NDArray[np.int64], z: Floats, spread: float, depth: int) -> Floats:
+def _logits(
+    levels: Floats, stretches: NDArray[np.int64], z: Floats, spread: float, depth: int
+) -> Floats:
     """[places - depth, depth]: of the chain made at each token."""
     aims = np.arange(len(z) - depth)[:, None] + np.arange(1, depth + 1)
     return levels[stretches[aims], np.arange(depth)] - spread * z[aims]

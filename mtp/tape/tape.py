@@ -33,17 +33,30 @@ class Tape:
 
     def __post_init__(self) -> None:
         if not self.tokens or len(self.matches) != len(self.tokens):
-            raise ValueError(f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(self.matches)} matches")
+            raise ValueError(
+                f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(self.matches)} matches"
+            )
         for name in ("confidence", "truth"):
             if (rows := getattr(self, name)) and len(rows) != len(self.tokens):
-                raise ValueError(f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(rows)} rows of {name}")
+                raise ValueError(
+                    f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(rows)} rows of {name}"
+                )
         if min(self.matches) < 0:
             raise ValueError(f"matches holds {min(self.matches)}, expected 0 or more")
 
     @classmethod
-    def recorded(cls, tokens: tuple[int, ...], drafts: tuple[tuple[int, ...], ...], confidence: tuple[tuple[float, ...], ...]) -> Tape:
+    def recorded(
+        cls,
+        tokens: tuple[int, ...],
+        drafts: tuple[tuple[int, ...], ...],
+        confidence: tuple[tuple[float, ...], ...],
+    ) -> Tape:
         """From what a drafter proposed at every token: drafts[i] are the ids it chained with token i as the anchor."""
-        return cls(tokens, tuple(leading(chain, tokens[i + 1 :]) for i, chain in enumerate(drafts)), confidence)
+        return cls(
+            tokens,
+            tuple(leading(chain, tokens[i + 1 :]) for i, chain in enumerate(drafts)),
+            confidence,
+        )
 
     @classmethod
     def synthetic(cls, profile: str, *, length: int = 256, seed: int = 0, **settings: Any) -> Tape:
@@ -72,13 +85,21 @@ class Tape:
         if request is None and len(tapes) == 1:
             return next(iter(tapes.values()))
         if request not in tapes:
-            raise ValueError(f"request is {request!r}, expected one of the tapes in {path}: {', '.join(tapes)}")
+            raise ValueError(
+                f"request is {request!r}, expected one of the tapes in {path}: {', '.join(tapes)}"
+            )
         return tapes[request]
 
 
 def write_tapes(path: str | Path, tapes: Mapping[str, Tape]) -> None:
     """A tape.parquet of one or more requests; see `mtp.tape.files`."""
-    write_columns(path, {name: Columns(tape.tokens, tape.matches, tape.confidence, tape.truth) for name, tape in tapes.items()})
+    write_columns(
+        path,
+        {
+            name: Columns(tape.tokens, tape.matches, tape.confidence, tape.truth)
+            for name, tape in tapes.items()
+        },
+    )
 
 
 def read_tapes(path: str | Path) -> dict[str, Tape]:
@@ -102,5 +123,7 @@ def text_of(tape: Tape, request: Request, limits: Limits) -> tuple[tuple[int, ..
         if token in stops and place > request.min_new_tokens:
             return tape.tokens[:place], "stop"
     if len(tape.tokens) < most:
-        raise ValueError(f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end ({most})")
+        raise ValueError(
+            f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end ({most})"
+        )
     return tape.tokens[:most], "length"

@@ -31,9 +31,20 @@ def load_target(
     that keeps what was measured. A folder that cannot be served raises a one-line ValueError."""
     checkpoint = check_target(path, context=context, dtype=dtype)
     kind = torch.device(device)
-    choice = choose_dtype(checkpoint, dtype, device=kind, rows=rows, cache=None if cache is None else Path(cache))
+    choice = choose_dtype(
+        checkpoint, dtype, device=kind, rows=rows, cache=None if cache is None else Path(cache)
+    )
     target, config = family_of(checkpoint).target, text_config(checkpoint)
-    made = target(checkpoint, config, slots=slots, context=context, dtype=choice.dtype, device=kind, rows=rows, progress=progress)
+    made = target(
+        checkpoint,
+        config,
+        slots=slots,
+        context=context,
+        dtype=choice.dtype,
+        device=kind,
+        rows=rows,
+        progress=progress,
+    )
     made.dtype_reason = choice.reason
     return made
 

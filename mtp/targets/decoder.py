@@ -63,7 +63,10 @@ class DecoderTarget(ABC):
         self.limits = Limits(vocab=config.vocab, context=context, stop_ids=checkpoint.stop_ids)
         self.hidden_size, self.logit_width = config.hidden, config.vocab
         self.ropes, self.caches, self.states = {}, [], []
-        self.build(config, self.weights(checkpoint, config, dtype=dtype, device=self.device, progress=progress))
+        self.build(
+            config,
+            self.weights(checkpoint, config, dtype=dtype, device=self.device, progress=progress),
+        )
 
     @staticmethod
     @abstractmethod
@@ -79,7 +82,9 @@ class DecoderTarget(ABC):
         """See `Target.prefill`. A slot's chunks come in order, the first one at start 0 after `clear`."""
         stop = start + len(ids)
         if not (0 <= slot < self.slots and 0 <= start < stop <= self.limits.context):
-            raise ValueError(f"tokens {start}..{stop - 1} of slot {slot} do not fit {self.slots} slots of {self.limits.context}")
+            raise ValueError(
+                f"tokens {start}..{stop - 1} of slot {slot} do not fit {self.slots} slots of {self.limits.context}"
+            )
         rotations = self._rotations(torch.arange(start, stop, device=self.device))
         hidden = self._forward(ids, PromptRows(slot, start, rotations))
         return self.logits(hidden[-1:]), hidden
@@ -87,8 +92,13 @@ class DecoderTarget(ABC):
     @torch.inference_mode()
     def verify(self, window: Packed) -> tuple[Tensor, Tensor]:
         if len(window.ids) > self.rows:
-            raise ValueError(f"a window of {len(window.ids)} rows, expected at most {self.rows} (rows)")
-        hidden = self._forward(window.ids, WindowRows(window.positions, window.starts, self._rotations(window.positions)))
+            raise ValueError(
+                f"a window of {len(window.ids)} rows, expected at most {self.rows} (rows)"
+            )
+        hidden = self._forward(
+            window.ids,
+            WindowRows(window.positions, window.starts, self._rotations(window.positions)),
+        )
         return self.logits(hidden), hidden
 
     @torch.inference_mode()
@@ -106,7 +116,9 @@ class DecoderTarget(ABC):
     def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
         own = {cache.layer_type: cache for cache in self.caches}  # the last of each
         if layer_type not in own:
-            raise ValueError(f"layer type is {layer_type!r}, expected {' or '.join(map(repr, own))} (the types that have keys and values)")
+            raise ValueError(
+                f"layer type is {layer_type!r}, expected {' or '.join(map(repr, own))} (the types that have keys and values)"
+            )
         return own[layer_type].keys, own[layer_type].values
 
     def linear_weights(self) -> list[Tensor]:

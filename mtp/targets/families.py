@@ -17,7 +17,9 @@ from mtp.targets.qwen.family import QwenTarget
 
 
 class Family(NamedTuple):
-    read: Callable[[Mapping[str, Any]], TextConfig]  # config.json's text part -> its settings; ValueError, one line
+    read: Callable[
+        [Mapping[str, Any]], TextConfig
+    ]  # config.json's text part -> its settings; ValueError, one line
     target: type[DecoderTarget]
 
 
@@ -30,7 +32,9 @@ FAMILIES: dict[str, Family] = {
 def family_of(checkpoint: Checkpoint) -> Family:
     kind = checkpoint.config.get("model_type")
     if kind not in FAMILIES:
-        raise ValueError(f"checkpoint {checkpoint.path}: model_type is {kind!r}, supported: {', '.join(sorted(FAMILIES))}")
+        raise ValueError(
+            f"checkpoint {checkpoint.path}: model_type is {kind!r}, supported: {', '.join(sorted(FAMILIES))}"
+        )
     return FAMILIES[kind]
 
 

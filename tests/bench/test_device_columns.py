@@ -45,7 +45,12 @@ class FakeDevice:
             yield
             device.recorded = None
 
-        fakes = {"CUDAGraph": Graph, "Event": lambda enable_timing: Event(), "graph": capture, "synchronize": lambda: None}
+        fakes = {
+            "CUDAGraph": Graph,
+            "Event": lambda enable_timing: Event(),
+            "graph": capture,
+            "synchronize": lambda: None,
+        }
         properties = SimpleNamespace(L2_cache_size=1000)
         for name, fake in {**fakes, "get_device_properties": lambda device: properties}.items():
             monkeypatch.setattr(torch.cuda, name, fake)
@@ -62,7 +67,13 @@ def test_replays_are_timed_per_call(monkeypatch):
 
 @pytest.mark.parametrize(
     ("each", "cache", "expected"),
-    [(1, 10**6, (64, 64)), (100, 1000, (20, 20)), (1000, 1000, (2, 8)), (700, 1000, (3, 9)), (10**9, 1000, (2, 8))],
+    [
+        (1, 10**6, (64, 64)),
+        (100, 1000, (20, 20)),
+        (1000, 1000, (2, 8)),
+        (700, 1000, (3, 9)),
+        (10**9, 1000, (2, 8)),
+    ],
 )
 def test_inputs_take_turns_until_they_exceed_the_cache_twice(each, cache, expected):
     copies, calls = timing.rotation(each, cache)
@@ -109,9 +120,16 @@ def test_a_copy_is_measured_once(monkeypatch):
 def test_launches_are_what_the_device_ran():
     def event(name, us, kind=DeviceType.CUDA, annotation=False):
         taken = SimpleNamespace(elapsed_us=lambda: us)
-        return SimpleNamespace(name=name, time_range=taken, device_type=kind, is_user_annotation=annotation)
+        return SimpleNamespace(
+            name=name, time_range=taken, device_type=kind, is_user_annotation=annotation
+        )
 
-    events = [event("row_argmax_kernel", 4.0), event("gemm", 30.0), event("Memcpy DtoH", 2.0), event("pack_window_kernel", 4.0)]
+    events = [
+        event("row_argmax_kernel", 4.0),
+        event("gemm", 30.0),
+        event("Memcpy DtoH", 2.0),
+        event("pack_window_kernel", 4.0),
+    ]
     noise = [event("aten::mm", 99.0, DeviceType.CPU), event("verify", 50.0, annotation=True)]
     assert window_cost.summary(events + noise, 2, gpu=True) == {
         "launches": 2.0,

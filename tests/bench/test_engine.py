@@ -33,7 +33,11 @@ def test_ways_take_turns_and_ratios_are_by_pair():
     pairs = alternate(way("a", [9, 2.0, 4.0, 6.0]), way("b", [9, 1.0, 1.0, 3.0]), 3)
     assert "".join(calls) == "ab" + "ab" + "ba" + "ab"
     assert pairs.ratios.tolist() == [2, 4, 2]
-    assert (product(pairs.ratios).middle, product(pairs.ratios).low, product(pairs.ratios).high) == (2, 2, 4)
+    assert (
+        product(pairs.ratios).middle,
+        product(pairs.ratios).low,
+        product(pairs.ratios).high,
+    ) == (2, 2, 4)
     assert pairs.differences == []
 
 
@@ -56,7 +60,12 @@ def test_the_interval_of_a_product_holds_that_of_both_factors():
 
 
 def test_first_differences():
-    pairs = Pairs((1.0,), (1.0,), {"0": (1, 2, 3), "1": (4, 5), "2": (6,)}, {"0": (1, 9, 9), "1": (4,), "2": (6,)})
+    pairs = Pairs(
+        (1.0,),
+        (1.0,),
+        {"0": (1, 2, 3), "1": (4, 5), "2": (6,)},
+        {"0": (1, 9, 9), "1": (4,), "2": (6,)},
+    )
     assert pairs.differences == [("0", 1), ("1", 1)]
 
 
@@ -64,7 +73,9 @@ def test_prefill_is_taken_off(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(decoding.time, "perf_counter", lambda: clock[0])
 
-    def generate(new):  # 5 s each of prefill, a window of 1 s of the first alone, 3 s for each further token of both, 1 s of the second
+    def generate(
+        new,
+    ):  # 5 s each of prefill, a window of 1 s of the first alone, 3 s for each further token of both, 1 s of the second
         clock[0] += 2 * 5 + 1 + 3 * (new - 2) + 1
         return {"0": (7,) * new, "1": (8,) * new}
 
@@ -73,11 +84,22 @@ def test_prefill_is_taken_off(monkeypatch):
 
 @pytest.mark.parametrize(
     ("requests", "rows", "depth", "names"),
-    [(1, 8, 7, "1 2 3 7"), (4, 8, 7, "1 2 3"), (7, 8, 7, "1"), (8, 8, 7, ""), (8, 16, 7, "1 2 3 7"), (1, 8, 2, "1 2")],
+    [
+        (1, 8, 7, "1 2 3 7"),
+        (4, 8, 7, "1 2 3"),
+        (7, 8, 7, "1"),
+        (8, 8, 7, ""),
+        (8, 16, 7, "1 2 3 7"),
+        (1, 8, 2, "1 2"),
+    ],
 )
 def test_static_policies_are_those_that_find_rows(requests, rows, depth, names):
     found = comparisons.policies(requests, rows, depth, LinearCost())
-    assert list(found) == [*(f"static_k_{name}" for name in names.split()), "rotate_grow", "adaptive"]
+    assert list(found) == [
+        *(f"static_k_{name}" for name in names.split()),
+        "rotate_grow",
+        "adaptive",
+    ]
     assert max(policy.depth for policy in found.values()) <= depth
 
 
@@ -94,7 +116,19 @@ SHORT = "--requests 1,2 --rows 4 --tokens 6 --prompt 8 --pairs 1 --contexts 20 -
 
 def run(folder, out, monkeypatch, *more):
     monkeypatch.setattr(
-        sys, "argv", ["engine", "--target", str(folder), "--drafter", str(folder), "--out", str(out), *SHORT.split(), *more]
+        sys,
+        "argv",
+        [
+            "engine",
+            "--target",
+            str(folder),
+            "--drafter",
+            str(folder),
+            "--out",
+            str(out),
+            *SHORT.split(),
+            *more,
+        ],
     )
     try:
         return engine.main()
@@ -107,18 +141,45 @@ def test_all_of_it_once(folder, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "transformers' assisted generation: use_mtp" in said
     rows = read_rows(tmp_path / "rows.jsonl")
-    decode = {(row["implementation"], row["shape"]["requests"]): row for row in rows if row["operation"] == "decode"}
-    policies = ["static_k_1", "static_k_2", "rotate_grow", "adaptive", "plain", "plain, beside transformers", "transformers"]
-    assert decode.keys() == {(name, n) for name in policies for n in (1, 2)} | {("static_k_3", 1), ("transformers_assisted", 1)}
+    decode = {
+        (row["implementation"], row["shape"]["requests"]): row
+        for row in rows
+        if row["operation"] == "decode"
+    }
+    policies = [
+        "static_k_1",
+        "static_k_2",
+        "rotate_grow",
+        "adaptive",
+        "plain",
+        "plain, beside transformers",
+        "transformers",
+    ]
+    assert decode.keys() == {(name, n) for name in policies for n in (1, 2)} | {
+        ("static_k_3", 1),
+        ("transformers_assisted", 1),
+    }
     assert {row["tokens"] for row in decode.values() if "tokens" in row} == {"exact"}
     for n in (1, 2):
         beside = decode["plain, beside transformers", n]
         best = decode[beside["best"].split()[0], n]
-        assert beside["product"]["ratio"] == pytest.approx(beside["ratio"] * best["ratio"], rel=1e-3)
-        assert best["ratio"] == max(row["ratio"] for row in decode.values() if row.get("to") == "plain" and row["shape"]["requests"] == n)
+        assert beside["product"]["ratio"] == pytest.approx(
+            beside["ratio"] * best["ratio"], rel=1e-3
+        )
+        assert best["ratio"] == max(
+            row["ratio"]
+            for row in decode.values()
+            if row.get("to") == "plain" and row["shape"]["requests"] == n
+        )
     assert {row["shape"]["dtype"] for row in rows} == {"fp32"}
     windows = [row for row in rows if row["operation"] == "window"]
-    assert {(row["shape"]["rows"], row["shape"]["slots"]) for row in windows} == {(1, 1), (2, 1), (4, 1), (2, 2), (4, 2)}
+    assert {(row["shape"]["rows"], row["shape"]["slots"]) for row in windows} == {
+        (1, 1),
+        (2, 1),
+        (4, 1),
+        (2, 2),
+        (4, 2),
+    }
     assert all(row["evidence"] in ("cpu", "gpu") and row["p20_us"] > 0 for row in rows)
 
 
@@ -129,8 +190,14 @@ def test_their_assisted_generation_is_tried_before_it_is_timed(folder, tmp_path)
     options, said = assistance(model, gemma, assistant, text)
     assert said == "assistant_model"
     assert reference(model, [text], **options)(9) == reference(model, [text])(9)
-    assert assistance(model, gemma, None, text) == (None, "ValueError: this pair has no drafter with weights")
-    assert assistance(model, gemma, folder, text) == (None, "ValueError: its head lies outside the target's folder")
+    assert assistance(model, gemma, None, text) == (
+        None,
+        "ValueError: this pair has no drafter with weights",
+    )
+    assert assistance(model, gemma, folder, text) == (
+        None,
+        "ValueError: its head lies outside the target's folder",
+    )
 
 
 def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsys):
@@ -140,21 +207,36 @@ def test_no_ratio_is_shown_for_other_tokens(folder, tmp_path, monkeypatch, capsy
         generate = true(made, drafter, policy, texts, rows)
         if drafter is None or policy.depth != 2:
             return generate
-        return lambda new: {name: (*tokens[:-1], (tokens[-1] + 1000) % 2048) for name, tokens in generate(new).items()}
+        return lambda new: {
+            name: (*tokens[:-1], (tokens[-1] + 1000) % 2048)
+            for name, tokens in generate(new).items()
+        }
 
     monkeypatch.setattr(comparisons, "engine_decoding", forged)
-    assert run(folder, tmp_path / "rows.jsonl", monkeypatch, "--no-transformers", "--requests", "1") == 1
-    shown = {line.split(" | ")[3]: line for line in capsys.readouterr().out.splitlines() if line.startswith("| code | 1 | 4 |")}
+    assert (
+        run(folder, tmp_path / "rows.jsonl", monkeypatch, "--no-transformers", "--requests", "1")
+        == 1
+    )
+    shown = {
+        line.split(" | ")[3]: line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("| code | 1 | 4 |")
+    }
     assert "not shown | differ (1 of 1 texts, largest gap" in shown["static_k_2"]
     assert "| exact |" in shown["static_k_1"]
-    (row,) = [row for row in read_rows(tmp_path / "rows.jsonl") if row["implementation"] == "static_k_2"]
+    (row,) = [
+        row for row in read_rows(tmp_path / "rows.jsonl") if row["implementation"] == "static_k_2"
+    ]
     assert row["ratio"] is None
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "nothing"], "--target is nothing, expected a checkpoint folder or one of checkpoint, "),
+        (
+            ["--target", "nothing"],
+            "--target is nothing, expected a checkpoint folder or one of checkpoint, ",
+        ),
         (["--drafter", "none"], "--drafter is none, expected one that drafts"),
         (["--pairs", "0"], "--pairs: 0, expected an integer of at least 1"),
         (["--contexts", "5000"], "context is 5000, expected at most 1984 (a slot has 2048 tokens)"),
@@ -173,26 +255,49 @@ def test_bad_input_is_one_line(folder, tmp_path, monkeypatch, capsys, arguments,
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_rows_are_on_file_at_once_and_policies_believe_the_first_context(folder, tmp_path, monkeypatch, capsys):
+def test_rows_are_on_file_at_once_and_policies_believe_the_first_context(
+    folder, tmp_path, monkeypatch, capsys
+):
     def windows(model, *, context, **_):
         if context == 7:
             raise KeyboardInterrupt
-        return [window(r, 1, d, 1e-3 * context + 1e-4 * r + 1e-4 * d, context) for r in (1, 2, 4) for d in (0, 3)]
+        return [
+            window(r, 1, d, 1e-3 * context + 1e-4 * r + 1e-4 * d, context)
+            for r in (1, 2, 4)
+            for d in (0, 3)
+        ]
 
     cost_model = []
     monkeypatch.setattr(engine, "windows", windows)
-    monkeypatch.setattr(engine.Bench, "speculation", lambda self, cases, cost: cost_model.append(cost) or [])
+    monkeypatch.setattr(
+        engine.Bench, "speculation", lambda self, cases, cost: cost_model.append(cost) or []
+    )
     monkeypatch.setattr(engine, "steady_prompts", lambda *_, count, **__: [(1, 2)] * count)
-    assert run(folder, tmp_path / "whole.jsonl", monkeypatch, "--contexts=2,5", "--no-transformers") == 0
+    assert (
+        run(folder, tmp_path / "whole.jsonl", monkeypatch, "--contexts=2,5", "--no-transformers")
+        == 0
+    )
     assert cost_model[0].window(1, 1, 0) == pytest.approx(2.1e-3, rel=0.02)
     with pytest.raises(KeyboardInterrupt):
         run(folder, tmp_path / "killed.jsonl", monkeypatch, "--contexts=2,5,7", "--no-transformers")
-    assert [row["shape"]["context"] for row in read_rows(tmp_path / "killed.jsonl")] == [2] * 6 + [5] * 6
+    assert [row["shape"]["context"] for row in read_rows(tmp_path / "killed.jsonl")] == [2] * 6 + [
+        5
+    ] * 6
 
 
 def window(rows, slots, depth, seconds, context=64):
     shape = {"target": "tiny", "rows": rows, "slots": slots, "depth": depth, "context": context}
-    return row_of({"operation": "window", "implementation": "a", "shape": shape, "mode": "wall", "bytes": None, "per": 1}, [seconds] * 3)
+    return row_of(
+        {
+            "operation": "window",
+            "implementation": "a",
+            "shape": shape,
+            "mode": "wall",
+            "bytes": None,
+            "per": 1,
+        },
+        [seconds] * 3,
+    )
 
 
 def test_rows_to_time(tmp_path, monkeypatch, capsys):
@@ -210,5 +315,8 @@ def test_rows_to_time(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all.jsonl")])
     assert report.main() == 0
     assert (tmp_path / "all.rows.svg").read_text() == plot
-    assert f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all.rows.svg'}\n" in capsys.readouterr().out
+    assert (
+        f"{rows_to_time.lines(rows)[0]}\nrows to time: {tmp_path / 'all.rows.svg'}\n"
+        in capsys.readouterr().out
+    )
     assert not rows_to_time.draw([{"operation": "decode"}], tmp_path / "none.svg")

@@ -33,7 +33,9 @@ def load_param(operands: Operands, kind: str) -> Run:
         raise Unknown(str(operands.instruction))
     number = NUMPY["u64"]
     return lambda program, mask: write(
-        program, np.full(program.threads, number(program.params[name] % (1 << 64)).astype(NUMPY[kind])), mask
+        program,
+        np.full(program.threads, number(program.params[name] % (1 << 64)).astype(NUMPY[kind])),
+        mask,
     )
 
 
@@ -49,10 +51,14 @@ def load(operands: Operands, space: str, vector: str, kind: str) -> Run:
 
     def run(program: Program, mask: np.ndarray) -> None:
         threads = np.flatnonzero(mask)
-        content = _space(program, space).load(program, threads, address(program)[mask], size * len(names), operands.instruction)
+        content = _space(program, space).load(
+            program, threads, address(program)[mask], size * len(names), operands.instruction
+        )
         for i, write in enumerate(writes):
             value = np.zeros(program.threads, NUMPY[held])
-            value[mask] = np.ascontiguousarray(content[:, i * size : (i + 1) * size]).view(NUMPY[kind])[:, 0]
+            value[mask] = np.ascontiguousarray(content[:, i * size : (i + 1) * size]).view(
+                NUMPY[kind]
+            )[:, 0]
             write(program, value, mask)
 
     return run
@@ -68,7 +74,13 @@ def store(operands: Operands, space: str, vector: str, kind: str) -> Run:
     def run(program: Program, mask: np.ndarray) -> None:
         values = [read(program)[mask].astype(UINT[size])[:, None].view(np.uint8) for read in reads]
         threads = np.flatnonzero(mask)
-        _space(program, space).store(program, threads, address(program)[mask], np.concatenate(values, 1), operands.instruction)
+        _space(program, space).store(
+            program,
+            threads,
+            address(program)[mask],
+            np.concatenate(values, 1),
+            operands.instruction,
+        )
 
     return run
 
@@ -91,15 +103,28 @@ def store_matrices(operands: Operands, count: str) -> Run:
             if (row % np.uint64(16)).any():
                 raise MemoryFault(f"a row is not aligned by 16 bytes: {operands.instruction}")
             content = np.ascontiguousarray(read(program)[mask])[:, None].view(np.uint8)
-            program.shared.store(program, threads, row + (4 * (lane % 4)).astype(np.uint64), content, operands.instruction)
+            program.shared.store(
+                program,
+                threads,
+                row + (4 * (lane % 4)).astype(np.uint64),
+                content,
+                operands.instruction,
+            )
 
     return run
 
 
-UPDATE: dict[str, Callable[[Any, Any], Any]] = {"add": operator.add, "max": max, "exch": lambda old, new: new}
+UPDATE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "max": max,
+    "exch": lambda old, new: new,
+}
 
 
-@known("atom.global.gpu.{relaxed,acq_rel}.{add.u32,max.s64,exch.b64}", "red.global.gpu.{relaxed}.{max.s64}")
+@known(
+    "atom.global.gpu.{relaxed,acq_rel}.{add.u32,max.s64,exch.b64}",
+    "red.global.gpu.{relaxed}.{max.s64}",
+)
 def atomic(operands: Operands, order: str, update: str) -> Run:
     name, kind = update.split(".")
     returns = operands.instruction.opcode.startswith("atom")
@@ -108,11 +133,15 @@ def atomic(operands: Operands, order: str, update: str) -> Run:
     write = operands.target(target[0], kind) if returns else None
 
     def run(program: Program, mask: np.ndarray) -> None:
-        addresses, values, old = address(program), read(program), np.zeros(program.threads, NUMPY[kind])
+        addresses, values, old = (
+            address(program),
+            read(program),
+            np.zeros(program.threads, NUMPY[kind]),
+        )
         for thread in np.flatnonzero(mask):
-            cell = program.memory.atomic(program, thread, int(addresses[thread]), BYTES[kind], operands.instruction, order).view(
-                NUMPY[kind]
-            )
+            cell = program.memory.atomic(
+                program, thread, int(addresses[thread]), BYTES[kind], operands.instruction, order
+            ).view(NUMPY[kind])
             old[thread] = cell[0]
             cell[0] = UPDATE[name](cell[0], values[thread])
         if write:

@@ -10,11 +10,22 @@ from tests.emulator.machine import Program
 from tests.emulator.operands import NUMPY, Operands, Run, elementwise, known
 from tests.emulator.ptx import PtxError, Unknown
 
-BINARY = {"add": operator.add, "sub": operator.sub, "mul.lo": operator.mul, "min": np.minimum, "max": np.maximum}
+BINARY = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul.lo": operator.mul,
+    "min": np.minimum,
+    "max": np.maximum,
+}
 BINARY |= {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
-@known("{add,sub,mul.lo,min,max}.{s32,u32,s64,u64}", "{and,or,xor}.{pred,b16,b32,b64}", "{min,max}.{s16,u16}", "{add,sub}.{s16,u16}")
+@known(
+    "{add,sub,mul.lo,min,max}.{s32,u32,s64,u64}",
+    "{and,or,xor}.{pred,b16,b32,b64}",
+    "{min,max}.{s16,u16}",
+    "{add,sub}.{s16,u16}",
+)
 def binary(operands: Operands, name: str, kind: str) -> Run:
     return elementwise(operands, kind, (kind, kind), BINARY[name])
 
@@ -22,7 +33,9 @@ def binary(operands: Operands, name: str, kind: str) -> Run:
 @known("{neg.s32,neg.s64,not.b16,not.b32,not.b64,not.pred}")
 def unary(operands: Operands, name: str) -> Run:
     kind = name.split(".")[1]
-    return elementwise(operands, kind, (kind,), operator.neg if name.startswith("neg") else operator.invert)
+    return elementwise(
+        operands, kind, (kind,), operator.neg if name.startswith("neg") else operator.invert
+    )
 
 
 @known("{add,sub,mul}.rn.f32")
@@ -46,7 +59,12 @@ def approximate(operands: Operands, name: str) -> Run:
     """Rounded to the nearest here; a GPU may be two units in the last place off. A tolerance must cover that."""
     if name == "div.full":
         return elementwise(operands, "f32", ("f32", "f32"), operator.truediv)
-    return elementwise(operands, "f32", ("f32",), lambda value: np.exp2(value.astype(np.float64)).astype(np.float32))
+    return elementwise(
+        operands,
+        "f32",
+        ("f32",),
+        lambda value: np.exp2(value.astype(np.float64)).astype(np.float32),
+    )
 
 
 @known("{div,rem}.s32")
@@ -71,7 +89,12 @@ def multiply_add(operands: Operands, kind: str) -> Run:
 def wide(operands: Operands, name: str, kind: str) -> Run:
     twice = {"s32": "s64", "u32": "u64"}[kind]
     kinds = (kind, kind, twice) if name == "mad" else (kind, kind)
-    return elementwise(operands, twice, kinds, lambda a, b, c=0: a.astype(NUMPY[twice]) * b.astype(NUMPY[twice]) + NUMPY[twice](0) + c)
+    return elementwise(
+        operands,
+        twice,
+        kinds,
+        lambda a, b, c=0: a.astype(NUMPY[twice]) * b.astype(NUMPY[twice]) + NUMPY[twice](0) + c,
+    )
 
 
 @known("shl.{b16,b32,b64}", "shr.{u16,s16,u32,s32,u64,s64,b32,b64}")
@@ -81,7 +104,11 @@ def shift(operands: Operands, kind: str) -> Run:
     def function(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
         near = np.minimum(amount, bits - 1).astype(value.dtype)
         moved = value << near if left else value >> near
-        return np.where(amount < bits, moved, value >> near if kind[0] == "s" and not left else value.dtype.type(0))
+        return np.where(
+            amount < bits,
+            moved,
+            value >> near if kind[0] == "s" and not left else value.dtype.type(0),
+        )
 
     return elementwise(operands, kind, (kind, "u32"), function)
 
@@ -91,7 +118,9 @@ def extract_bits(operands: Operands, kind: str) -> Run:
     def function(value: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
         if ((start + length > 32) | (length == 0)).any():
             raise Unknown(str(operands.instruction))
-        return (value << (32 - start - length).astype(value.dtype)) >> (32 - length).astype(value.dtype)
+        return (value << (32 - start - length).astype(value.dtype)) >> (32 - length).astype(
+            value.dtype
+        )
 
     return elementwise(operands, kind, (kind, "u32", "u32"), function)
 
@@ -106,7 +135,11 @@ def permute_bytes(operands: Operands) -> Run:
         for i in range(4):
             which = (chosen >> np.uint32(4 * i)) & np.uint32(15)
             byte = (source >> (np.uint64(8) * (which & np.uint32(7)))).astype(np.uint8)
-            byte = np.where(which & np.uint32(8), np.where(byte & np.uint8(128), np.uint8(255), np.uint8(0)), byte)
+            byte = np.where(
+                which & np.uint32(8),
+                np.where(byte & np.uint8(128), np.uint8(255), np.uint8(0)),
+                byte,
+            )
             result |= byte.astype(np.uint32) << np.uint32(8 * i)
         return result
 
@@ -115,14 +148,27 @@ def permute_bytes(operands: Operands) -> Run:
 
 @known("selp.{b16,b32,b64,f32}")
 def select(operands: Operands, kind: str) -> Run:
-    return elementwise(operands, kind, (kind, kind, "pred"), lambda a, b, choose: np.where(choose, a, b))
+    return elementwise(
+        operands, kind, (kind, kind, "pred"), lambda a, b, choose: np.where(choose, a, b)
+    )
 
 
-COMPARE = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+COMPARE = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 COMPARE["nan"] = lambda a, b: np.isnan(a) | np.isnan(b)
 
 
-@known("setp.{eq,ne}.{b16,b32,b64}", "setp.{eq,ne,lt,le,gt,ge}.{s16,u16,s32,u32,s64,u64}", "setp.nan.{f32,f16,bf16}")
+@known(
+    "setp.{eq,ne}.{b16,b32,b64}",
+    "setp.{eq,ne,lt,le,gt,ge}.{s16,u16,s32,u32,s64,u64}",
+    "setp.nan.{f32,f16,bf16}",
+)
 def compare(operands: Operands, name: str, kind: str = "") -> Run:
     if name in ("f32", "f16", "bf16"):
         name, kind = "nan", name
@@ -140,11 +186,17 @@ def move(operands: Operands, kind: str) -> Run:
     target, source = operands.expect(2)
     if not (target + source).count("{"):
         return elementwise(operands, kind, (kind,), np.copy)
-    parts = [part.strip() for part in (target + source)[(target + source).index("{") + 1 :].split("}")[0].split(",")]
+    parts = [
+        part.strip()
+        for part in (target + source)[(target + source).index("{") + 1 :].split("}")[0].split(",")
+    ]
     bits = 8 * np.dtype(NUMPY[kind]).itemsize // len(parts)
     part = f"b{bits}"
     if target.startswith("{"):
-        read, writes = operands.source(source, kind), [operands.target(name, part) for name in parts]
+        read, writes = (
+            operands.source(source, kind),
+            [operands.target(name, part) for name in parts],
+        )
 
         def unpack(program: Program, mask: np.ndarray) -> None:
             value = read(program)
@@ -156,7 +208,15 @@ def move(operands: Operands, kind: str) -> Run:
 
     def pack(program: Program, mask: np.ndarray) -> None:
         write(
-            program, sum((read(program).astype(NUMPY[kind]) << NUMPY[kind](i * bits) for i, read in enumerate(reads)), NUMPY[kind](0)), mask
+            program,
+            sum(
+                (
+                    read(program).astype(NUMPY[kind]) << NUMPY[kind](i * bits)
+                    for i, read in enumerate(reads)
+                ),
+                NUMPY[kind](0),
+            ),
+            mask,
         )
 
     return pack

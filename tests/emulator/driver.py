@@ -28,7 +28,9 @@ class EmulatorDriver(CompilingDriver):
 
 
 @contextlib.contextmanager
-def emulated(arch: int | str, *, seed: int | None = None, execute: bool = True) -> Iterator[EmulatorDriver]:
+def emulated(
+    arch: int | str, *, seed: int | None = None, execute: bool = True
+) -> Iterator[EmulatorDriver]:
     """Every Triton launch inside runs in the emulator, on CPU tensors."""
     with active(EmulatorDriver(arch, seed=seed, execute=execute)) as driver:
         yield driver

@@ -29,11 +29,22 @@ class Program:
 
     def __init__(self, kernel: Kernel, code: list[list[Callable]], memory: Memory, place: tuple[int, int, int], number: int,
                  grid: tuple[int, int, int], params: dict[str, int], programs: int) -> None:  # fmt: skip
-        self.kernel, self.code, self.memory, self.params, self.number = kernel, code, memory, params, number
+        self.kernel, self.code, self.memory, self.params, self.number = (
+            kernel,
+            code,
+            memory,
+            params,
+            number,
+        )
         self.threads = kernel.threads
         self.thread = np.arange(self.threads, dtype=np.uint32)
-        self.registers = {name: _poisoned(kind, self.threads) for name, kind in kernel.registers.items()}
-        self.special = {"%tid.x": self.thread, "%ntid.x": np.full(self.threads, self.threads, np.uint32)}
+        self.registers = {
+            name: _poisoned(kind, self.threads) for name, kind in kernel.registers.items()
+        }
+        self.special = {
+            "%tid.x": self.thread,
+            "%ntid.x": np.full(self.threads, self.threads, np.uint32),
+        }
         for axis, at, size in zip("xyz", place, grid, strict=True):
             self.special[f"%ctaid.{axis}"] = np.full(self.threads, at, np.uint32)
             self.special[f"%nctaid.{axis}"] = np.full(self.threads, size, np.uint32)
@@ -92,9 +103,16 @@ def run(
     for (name, _), value in zip(kernel.params, args, strict=False):
         params[name] = memory.add(value) if isinstance(value, torch.Tensor) else int(value)
     x, y, z = (*grid, 1, 1)[:3]
-    places = list(programs) if programs else [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+    places = (
+        list(programs)
+        if programs
+        else [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+    )
     code = _decoded(ptx, decode)
-    order = [Program(kernel, code, memory, place, n, (x, y, z), params, len(places)) for n, place in enumerate(places)]
+    order = [
+        Program(kernel, code, memory, place, n, (x, y, z), params, len(places))
+        for n, place in enumerate(places)
+    ]
     with np.errstate(over="ignore", invalid="ignore"):
         if seed is None:
             for program in order:
@@ -121,7 +139,9 @@ _code: dict[str, list[list[Callable]]] = {}
 def _decoded(ptx: str, decode: Callable[[Instruction, Kernel], Callable]) -> list[list[Callable]]:
     if ptx not in _code:
         kernel = parse(ptx)
-        _code[ptx] = [[decode(instruction, kernel) for instruction in block] for block in kernel.blocks]
+        _code[ptx] = [
+            [decode(instruction, kernel) for instruction in block] for block in kernel.blocks
+        ]
     return _code[ptx]
 
 

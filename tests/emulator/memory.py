@@ -58,22 +58,35 @@ class Memory:
 
     def place(self, content: np.ndarray, base: int) -> None:
         """Bytes (uint8, shared with the caller) at an address."""
-        if content.size and not any(old.base == base and old.bytes.size == content.size for old in self.segments):
+        if content.size and not any(
+            old.base == base and old.bytes.size == content.size for old in self.segments
+        ):
             self.segments.append(Segment(base, content))
 
     def add(self, tensor: torch.Tensor) -> int:
         """A tensor's elements at their real addresses: what lies between rows is not addressable. Returns its address."""
         size = tensor.element_size()
-        rows = tensor if tensor.ndim == 2 and not tensor.is_contiguous() else tensor.reshape(1, -1) if tensor.is_contiguous() else None
+        rows = (
+            tensor
+            if tensor.ndim == 2 and not tensor.is_contiguous()
+            else tensor.reshape(1, -1)
+            if tensor.is_contiguous()
+            else None
+        )
         if rows is None or (rows.shape[1] > 1 and rows.stride(1) != 1):
             raise PtxError(f"a tensor of strides {tensor.stride()} was given")
         storage = np.frombuffer(_storage_of(tensor), dtype=np.uint8)
         for row in range(rows.shape[0]):
             offset = (rows.storage_offset() + row * rows.stride(0)) * size
-            self.place(storage[offset : offset + rows.shape[1] * size], tensor.untyped_storage().data_ptr() + offset)
+            self.place(
+                storage[offset : offset + rows.shape[1] * size],
+                tensor.untyped_storage().data_ptr() + offset,
+            )
         return tensor.data_ptr()
 
-    def _segment(self, addresses: np.ndarray, width: int, instruction: Instruction) -> list[tuple[Segment, np.ndarray]]:
+    def _segment(
+        self, addresses: np.ndarray, width: int, instruction: Instruction
+    ) -> list[tuple[Segment, np.ndarray]]:
         """(segment, which lanes) of an access; every lane is in exactly one."""
         if (addresses % np.uint64(width)).any():
             raise MemoryFault(f"misaligned by {width} bytes: {instruction}")
@@ -83,15 +96,28 @@ class Memory:
             end = segment.base + segment.bytes.size
             if high + width <= segment.base or low >= end:
                 continue
-            inside = left & (addresses >= np.uint64(segment.base)) & (addresses + np.uint64(width) <= np.uint64(end))
+            inside = (
+                left
+                & (addresses >= np.uint64(segment.base))
+                & (addresses + np.uint64(width) <= np.uint64(end))
+            )
             if inside.any():
                 found.append((segment, inside))
                 left &= ~inside
         if left.any():
-            raise MemoryFault(f"{width} bytes at {int(addresses[left][0]):#x}, outside every tensor: {instruction}")
+            raise MemoryFault(
+                f"{width} bytes at {int(addresses[left][0]):#x}, outside every tensor: {instruction}"
+            )
         return found
 
-    def load(self, program: Program, threads: np.ndarray, addresses: np.ndarray, width: int, instruction: Instruction) -> np.ndarray:
+    def load(
+        self,
+        program: Program,
+        threads: np.ndarray,
+        addresses: np.ndarray,
+        width: int,
+        instruction: Instruction,
+    ) -> np.ndarray:
         """[lanes, width] bytes."""
         content = np.empty((len(threads), width), np.uint8)
         for segment, lanes in self._segment(addresses, width, instruction):
@@ -103,7 +129,14 @@ class Memory:
             content[lanes] = segment.bytes[offsets[:, None] + np.arange(width)]
         return content
 
-    def store(self, program: Program, threads: np.ndarray, addresses: np.ndarray, content: np.ndarray, instruction: Instruction) -> None:
+    def store(
+        self,
+        program: Program,
+        threads: np.ndarray,
+        addresses: np.ndarray,
+        content: np.ndarray,
+        instruction: Instruction,
+    ) -> None:
         """content: [lanes, width] bytes."""
         width = content.shape[1]
         for segment, lanes in self._segment(addresses, width, instruction):
@@ -111,15 +144,32 @@ class Memory:
             for earlier in segment.reads + segment.writes:
                 _check(access, earlier)
             segment.writes.append(access)
-            offsets = (addresses[lanes] - np.uint64(segment.base)).astype(np.int64)[:, None] + np.arange(width)
+            offsets = (addresses[lanes] - np.uint64(segment.base)).astype(np.int64)[
+                :, None
+            ] + np.arange(width)
             segment.bytes[offsets] = content[lanes]
             if (segment.bytes[offsets] != content[lanes]).any():
                 raise Race(f"threads store different values to one address: {instruction}")
 
-    def atomic(self, program: Program, thread: int, address: int, width: int, instruction: Instruction, order: str) -> np.ndarray:
+    def atomic(
+        self,
+        program: Program,
+        thread: int,
+        address: int,
+        width: int,
+        instruction: Instruction,
+        order: str,
+    ) -> np.ndarray:
         """One thread's bytes [width], to be changed in place."""
         ((segment, _),) = self._segment(np.array([address], np.uint64), width, instruction)
-        access = _access(program, np.array([thread]), np.array([address], np.uint64), width, instruction, atomic=True)
+        access = _access(
+            program,
+            np.array([thread]),
+            np.array([address], np.uint64),
+            width,
+            instruction,
+            atomic=True,
+        )
         for earlier in segment.reads + segment.writes:
             _check(access, earlier)
         segment.writes.append(access)
@@ -138,10 +188,25 @@ def _storage_of(tensor: torch.Tensor) -> memoryview:
 
 
 def _access(
-    program: Program, threads: np.ndarray, addresses: np.ndarray, width: int, instruction: Instruction, atomic: bool = False
+    program: Program,
+    threads: np.ndarray,
+    addresses: np.ndarray,
+    width: int,
+    instruction: Instruction,
+    atomic: bool = False,
 ) -> Access:
     time = int(program.clock[program.number])
-    return Access(program, program.epoch, time, threads, program.phase[threads], addresses, width, atomic, instruction)
+    return Access(
+        program,
+        program.epoch,
+        time,
+        threads,
+        program.phase[threads],
+        addresses,
+        width,
+        atomic,
+        instruction,
+    )
 
 
 def _check(now: Access, earlier: Access) -> None:
@@ -149,9 +214,13 @@ def _check(now: Access, earlier: Access) -> None:
     if now.atomic and earlier.atomic:
         return
     same = now.program is earlier.program
-    if (same and now.epoch != earlier.epoch) or (not same and now.program.clock[earlier.program.number] >= earlier.time):
+    if (same and now.epoch != earlier.epoch) or (
+        not same and now.program.clock[earlier.program.number] >= earlier.time
+    ):
         return
-    block = np.uint64(max(now.width, earlier.width))  # aligned powers of two: they nest or are disjoint
+    block = np.uint64(
+        max(now.width, earlier.width)
+    )  # aligned powers of two: they nest or are disjoint
     here, there = now.addresses // block, earlier.addresses // block
     if here.max() < there.min() or there.max() < here.min():
         return

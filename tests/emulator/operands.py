@@ -15,10 +15,27 @@ from tests.emulator.ptx import Instruction, Kernel, PtxError, Unknown
 
 Run = Callable[[Program, np.ndarray], None]
 NUMPY: dict[str, Any] = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8}
-NUMPY |= {"b16": np.uint16, "u16": np.uint16, "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32}
-NUMPY |= {"b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "pred": np.bool_}
+NUMPY |= {
+    "b16": np.uint16,
+    "u16": np.uint16,
+    "s16": np.int16,
+    "b32": np.uint32,
+    "u32": np.uint32,
+    "s32": np.int32,
+}
+NUMPY |= {
+    "b64": np.uint64,
+    "u64": np.uint64,
+    "s64": np.int64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "pred": np.bool_,
+}
 REGISTRY: dict[str, tuple[Callable[..., Run], tuple[str, ...]]] = {}
-SPECIAL = {"%tid.x", "%ntid.x"} | {f"%{what}.{axis}" for what in ("ctaid", "nctaid") for axis in "xyz"}
+SPECIAL = {"%tid.x", "%ntid.x"} | {
+    f"%{what}.{axis}" for what in ("ctaid", "nctaid") for axis in "xyz"
+}
 ADDRESS = re.compile(r"\[ ?(%\w+|global_smem) ?(?:\+ ?(-?\d+))? ?\]$")
 
 
@@ -27,7 +44,9 @@ def known(*patterns: str) -> Callable[[Callable[..., Run]], Callable[..., Run]]:
         for pattern in patterns:
             pieces = re.split(r"\{([^}]*)\}", pattern)
             for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
-                opcode = "".join(itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue="")))
+                opcode = "".join(
+                    itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue=""))
+                )
                 REGISTRY[opcode] = maker, chosen
         return maker
 
@@ -51,13 +70,19 @@ class Operands:
         if text in self.kernel.registers:
             self._fits(text, kind)
             if kind == "bf16":
-                return lambda program: (program.registers[text].astype(np.uint32) << np.uint32(16)).view(np.float32)
+                return lambda program: (
+                    program.registers[text].astype(np.uint32) << np.uint32(16)
+                ).view(np.float32)
             if kind == "f16":
                 return lambda program: program.registers[text].view(np.float16).astype(np.float32)
             return lambda program: program.registers[text].view(want)
         if text in SPECIAL and kind in ("u32", "b32"):
             return lambda program: program.special[text]
-        value = self.number(text, np.float32).view(want) if kind == "b32" and text.startswith("0f") else self.number(text, want)
+        value = (
+            self.number(text, np.float32).view(want)
+            if kind == "b32" and text.startswith("0f")
+            else self.number(text, want)
+        )
         return lambda program: np.full(program.threads, value)
 
     def number(self, text: str, want: Any) -> Any:
@@ -67,7 +92,11 @@ class Operands:
             return np.uint32(int(text[2:], 16)).view(np.float32)
         if re.fullmatch(r"-?(\d+|0x[0-9A-Fa-f]+)", text) and want not in (np.float32, np.float16):
             bits = 8 * want().itemsize
-            return want(int(text, 0)) if want is np.bool_ else UINT[bits // 8](int(text, 0) % (1 << bits)).view(want)
+            return (
+                want(int(text, 0))
+                if want is np.bool_
+                else UINT[bits // 8](int(text, 0) % (1 << bits)).view(want)
+            )
         raise Unknown(f"operand {text}: {self.instruction}")
 
     def target(self, text: str, kind: str) -> Callable[[Program, np.ndarray, np.ndarray], None]:
@@ -99,7 +128,9 @@ class Operands:
         return lambda program: base(program).astype(np.uint64) + offset
 
 
-def elementwise(operands: Operands, out: str, kinds: Sequence[str], function: Callable[..., np.ndarray]) -> Run:
+def elementwise(
+    operands: Operands, out: str, kinds: Sequence[str], function: Callable[..., np.ndarray]
+) -> Run:
     target, *sources = operands.expect(len(kinds) + 1)
     read = [operands.source(text, kind) for text, kind in zip(sources, kinds, strict=True)]
     write = operands.target(target, out)

@@ -100,6 +100,8 @@ def _append(kernel: Kernel, statement: str, line: str) -> None:
         raise Unknown(statement)
     negated, guard, opcode, operands = match.groups()
     split = tuple(part.strip() for part in re.split(r",(?![^{]*\})", operands) if part.strip())
-    kernel.blocks[-1].append(Instruction(opcode, split, (guard, bool(negated)) if guard else None, line, statement))
+    kernel.blocks[-1].append(
+        Instruction(opcode, split, (guard, bool(negated)) if guard else None, line, statement)
+    )
     if opcode.split(".")[0] in ENDS_BLOCK:
         kernel.blocks.append([])

@@ -36,9 +36,18 @@ HEAD = """
 
 
 def execute(
-    body: str, source: torch.Tensor, target: torch.Tensor, *, threads: int = 32, programs: int = 1, seed: int | None = None
+    body: str,
+    source: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    threads: int = 32,
+    programs: int = 1,
+    seed: int | None = None,
 ) -> torch.Tensor:
     """%d0, %d1: source and target; %r0: the thread; %d2, %d3 (%d4, %d5): its 4-byte (8-byte) cells of both. Returns the target."""
-    lines = "\n".join("\t" + line.strip() if not line.strip().endswith(":") else line.strip() for line in body.splitlines())
+    lines = "\n".join(
+        "\t" + line.strip() if not line.strip().endswith(":") else line.strip()
+        for line in body.splitlines()
+    )
     run(HEAD.format(threads=threads, body=lines), (programs,), [source, target], seed=seed)
     return target

@@ -47,7 +47,10 @@ def test_modules_it_does_not_know():
         parse(HEAD.format(threads=32, body="").replace(".reqntid 32", ".maxntid 32"))
 
 
-@pytest.mark.parametrize("access", ["ld.global.b32 %r1, [%d2+4];", "ld.global.b32 %r1, [%d2+-4];", "st.global.b32 [%d3+4], %r0;"])
+@pytest.mark.parametrize(
+    "access",
+    ["ld.global.b32 %r1, [%d2+4];", "ld.global.b32 %r1, [%d2+-4];", "st.global.b32 [%d3+4], %r0;"],
+)
 def test_outside_a_tensor(access):
     with pytest.raises(MemoryFault, match="outside every tensor"):
         execute(access, words(32), words(32))
@@ -60,7 +63,14 @@ def test_between_the_rows_of_a_tensor():
         execute("ld.global.b32 %r1, [%d2];", spread[:, :31], words(32))
 
 
-@pytest.mark.parametrize("access", ["ld.global.b32 %r1, [%d2+2];", "ld.global.v2.b32 {%r1, %r2}, [%d2];", "st.global.b64 [%d3], %d0;"])
+@pytest.mark.parametrize(
+    "access",
+    [
+        "ld.global.b32 %r1, [%d2+2];",
+        "ld.global.v2.b32 {%r1, %r2}, [%d2];",
+        "st.global.b64 [%d3], %d0;",
+    ],
+)
 def test_misaligned(access):
     with pytest.raises(MemoryFault, match="misaligned"):
         execute(access, words(64), words(64))
@@ -101,7 +111,9 @@ def test_races_in_shared_memory():
     body += "st.shared.b32 [%r3], %r0;\n{}\nld.shared.b32 %r6, [%r5];\nst.global.b32 [%d3], %r6;"
     with pytest.raises(Race):
         execute(body.format(""), words(1), words(64), threads=64)
-    assert execute(body.format("bar.sync 0;"), words(1), words(64), threads=64).tolist() == [i ^ 32 for i in range(64)]
+    assert execute(body.format("bar.sync 0;"), words(1), words(64), threads=64).tolist() == [
+        i ^ 32 for i in range(64)
+    ]
 
 
 def test_one_address_takes_one_value():
@@ -144,7 +156,11 @@ def test_a_barrier_that_some_threads_do_not_reach():
 
 def test_a_shuffle_that_a_part_of_a_warp_reaches():
     with pytest.raises(PtxError, match="part of a warp"):
-        execute("setp.lt.s32 %p1, %r0, 7;\n@%p1 shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;", words(1), words(1))
+        execute(
+            "setp.lt.s32 %p1, %r0, 7;\n@%p1 shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;",
+            words(1),
+            words(1),
+        )
 
 
 def test_registers_start_as_rubbish():

@@ -66,7 +66,9 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "first", "second", "want"), WORDS, ids=[word[0] for word in WORDS])
+@pytest.mark.parametrize(
+    ("body", "first", "second", "want"), WORDS, ids=[word[0] for word in WORDS]
+)
 def test_word(body, first, second, want):
     source = torch.tensor([first, second] + [0] * 30, dtype=torch.int64).to(torch.int32)
     target = execute(
@@ -79,13 +81,19 @@ def test_word(body, first, second, want):
 
 def test_division_by_zero_raises():
     with pytest.raises(PtxError, match="division by zero"):
-        execute("div.s32 %r3, %r0, 0;", torch.zeros(1, dtype=torch.int32), torch.zeros(32, dtype=torch.int32))
+        execute(
+            "div.s32 %r3, %r0, 0;",
+            torch.zeros(1, dtype=torch.int32),
+            torch.zeros(32, dtype=torch.int32),
+        )
 
 
 def lanes(body: str) -> list[int]:
     """%r1 is ten times the thread; the result is %r3."""
     body = f"mul.lo.s32 %r1, %r0, 10;\n{body}\nst.global.b32 [%d3], %r3;"
-    return execute(body, torch.zeros(1, dtype=torch.int32), torch.zeros(64, dtype=torch.int32), threads=64).tolist()
+    return execute(
+        body, torch.zeros(1, dtype=torch.int32), torch.zeros(64, dtype=torch.int32), threads=64
+    ).tolist()
 
 
 @pytest.mark.parametrize(
@@ -93,9 +101,15 @@ def lanes(body: str) -> list[int]:
     [
         ("shfl.sync.bfly.b32 %r3, %r1, 1, 31, -1;", lambda lane: lane ^ 1),
         ("shfl.sync.up.b32 %r3, %r1, 2, 0, -1;", lambda lane: lane - 2 if lane >= 2 else lane),
-        ("shfl.sync.down.b32 %r3, %r1, 3, 31, -1;", lambda lane: lane + 3 if lane + 3 <= 31 else lane),
+        (
+            "shfl.sync.down.b32 %r3, %r1, 3, 31, -1;",
+            lambda lane: lane + 3 if lane + 3 <= 31 else lane,
+        ),
         ("shfl.sync.idx.b32 %r3, %r1, 5, 31, -1;", lambda lane: 5),
-        ("shfl.sync.idx.b32 %r3, %r1, 1, 6175, -1;", lambda lane: lane // 8 * 8 + 1),  # segments of 8
+        (
+            "shfl.sync.idx.b32 %r3, %r1, 1, 6175, -1;",
+            lambda lane: lane // 8 * 8 + 1,
+        ),  # segments of 8
     ],
 )
 def test_shuffle(body, want):
@@ -129,7 +143,11 @@ def test_vectors_bytes_and_shared_memory():
         [4 * (i ^ 1) + 3, 4 * (i ^ 1)] for i in range(32)
     ]
     small = torch.tensor([-1, 5, 127, -128] * 8, dtype=torch.int8)
-    for kind, want in (("s8", [-1, 5, 127, -128]), ("u8", [255, 5, 127, 128]), ("b8", [255, 5, 127, 128])):
+    for kind, want in (
+        ("s8", [-1, 5, 127, -128]),
+        ("u8", [255, 5, 127, 128]),
+        ("b8", [255, 5, 127, 128]),
+    ):
         body = f"cvt.u64.u32 %d6, %r0;\nadd.s64 %d7, %d0, %d6;\nld.global.{kind} %r1, [%d7];\nst.global.b32 [%d3], %r1;"
         assert execute(body, small, torch.zeros(32, dtype=torch.int32)).tolist() == want * 8
 
@@ -152,8 +170,13 @@ def test_matrices_are_stored_by_rows(count):
         mad.lo.s32 %r8, %r0, 4, %r5;
         {" ".join(f"ld.shared.b32 %r9, [%r8+{128 * m}]; st.global.b32 [%d3+{128 * m}], %r9;" for m in range(count))}
     """
-    target = execute(body, torch.zeros(1, dtype=torch.int32), torch.zeros(32 * count, dtype=torch.int32))
-    want = [[100 * m + 4 * (7 - place) + word for place in range(8) for word in range(4)] for m in range(count)]
+    target = execute(
+        body, torch.zeros(1, dtype=torch.int32), torch.zeros(32 * count, dtype=torch.int32)
+    )
+    want = [
+        [100 * m + 4 * (7 - place) + word for place in range(8) for word in range(4)]
+        for m in range(count)
+    ]
     assert target.view(count, 32).tolist() == want
 
 
@@ -183,11 +206,15 @@ def test_threads_part_and_meet():
         bar.sync 0;
         st.global.b32 [%d3], %r1;
     """
-    target = execute(body, torch.zeros(1, dtype=torch.int32), torch.zeros(64, dtype=torch.int32), threads=64)
+    target = execute(
+        body, torch.zeros(1, dtype=torch.int32), torch.zeros(64, dtype=torch.int32), threads=64
+    )
     assert target.tolist() == [11] * 40 + [2] * 24
 
 
 def test_every_opcode_is_known_as_a_whole():
-    assert all(opcode == opcode.strip() and "{" not in opcode and ".." not in opcode for opcode in REGISTRY)
+    assert all(
+        opcode == opcode.strip() and "{" not in opcode and ".." not in opcode for opcode in REGISTRY
+    )
     assert "ld.global.v4.b32" in REGISTRY
     assert "ld.global.volatile.b32" not in REGISTRY

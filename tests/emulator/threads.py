@@ -28,14 +28,30 @@ def shuffle(operands: Operands, mode: str) -> Run:
         limit = clamp(program).astype(np.int64)
         segment, end = (limit >> 8) & 31, limit & 31
         lowest, highest = lane & segment, (lane & segment) | (end & ~segment)
-        at = {"up": lane - step, "down": lane + step, "bfly": lane ^ step, "idx": lowest | (step & ~segment)}[mode]
+        at = {
+            "up": lane - step,
+            "down": lane + step,
+            "bfly": lane ^ step,
+            "idx": lowest | (step & ~segment),
+        }[mode]
         inside = at >= highest if mode == "up" else at <= highest
-        write(program, value(program)[np.where(inside, at, lane) + program.thread.astype(np.int64) // 32 * 32], mask)
+        write(
+            program,
+            value(program)[np.where(inside, at, lane) + program.thread.astype(np.int64) // 32 * 32],
+            mask,
+        )
 
     return run
 
 
-REDUCE = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+REDUCE = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 @known("redux.sync.{add,max,min}.{s32,u32}", "redux.sync.{and,or,xor}.{b32}")

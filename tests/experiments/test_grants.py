@@ -19,7 +19,15 @@ from experiments.runs.spec import run_spec
 from experiments.runs.validate import validate
 from mtp.grants import Drr, Everyone, Fifo, Rotate, Srpt, Strict, Vtc
 
-NUMBERS = [("'08'", "08"), ("8.0", "8.0"), ("true", "true"), ("null", "null"), ("'abc'", "abc"), ("inf", "inf"), ("-1", "-1")]
+NUMBERS = [
+    ("'08'", "08"),
+    ("8.0", "8.0"),
+    ("true", "true"),
+    ("null", "null"),
+    ("'abc'", "abc"),
+    ("inf", "inf"),
+    ("-1", "-1"),
+]
 KEYS = [("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)]
 CASES = [
     (f"grant.{key}={given}", f"grant.{key} is {shown}, expected an integer, at least {least}")
@@ -57,10 +65,19 @@ def test_bad_values_are_refused_in_one_line(override, message):
 
 
 def test_bad_values_are_refused_once_before_any_job_of_a_sweep():
-    command = [sys.executable, "-m", "experiments.run", "-m", "experiment=grants", "grant.budget=8,08"]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.run",
+        "-m",
+        "experiment=grants",
+        "grant.budget=8,08",
+    ]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.splitlines() == ["error: grant.budget is '08', expected an integer, at least 0"]
+    assert ran.stderr.splitlines() == [
+        "error: grant.budget is '08', expected an integer, at least 0"
+    ]
 
 
 def test_time_sharing_without_a_discipline_is_refused():
@@ -69,7 +86,15 @@ def test_time_sharing_without_a_discipline_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("rotate", Rotate), ("fifo", Fifo), ("strict", Strict), ("drr", Drr), ("vtc", Vtc), ("srpt", Srpt)]
+    ("name", "kind"),
+    [
+        ("rotate", Rotate),
+        ("fifo", Fifo),
+        ("strict", Strict),
+        ("drr", Drr),
+        ("vtc", Vtc),
+        ("srpt", Srpt),
+    ],
 )
 def test_a_config_and_its_discipline_have_the_same_defaults(name, kind):
     built = spec(f"grant={name}").grants
@@ -81,15 +106,22 @@ def test_a_config_and_its_discipline_have_the_same_defaults(name, kind):
 def test_presets():
     assert isinstance(spec().grants, Everyone)
     assert spec("grant=rotate").grants == Rotate(share="window")
-    assert spec("share=tick").grants == Rotate(budget=8, skip_cap=2, backlog=2, holders=1, share="tick")
+    assert spec("share=tick").grants == Rotate(
+        budget=8, skip_cap=2, backlog=2, holders=1, share="tick"
+    )
     assert spec("share=tick", "grant=fifo").grants == Fifo(share="tick")
     assert spec("share=tick", "grant.parked=plain").grants == Rotate(share="tick", parked="plain")
-    assert (spec("share=tick").grants.parked_wait, spec("grant=rotate").grants.parked_wait) == (True, False)
+    assert (spec("share=tick").grants.parked_wait, spec("grant=rotate").grants.parked_wait) == (
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("name", ["grants", "sharing"])
 def test_every_job_of_an_experiment_can_be_planned(name):
-    swept = yaml.safe_load((PROJECT / "configs" / "experiment" / f"{name}.yaml").read_text())["hydra"]["sweeper"]["params"]
+    swept = yaml.safe_load((PROJECT / "configs" / "experiment" / f"{name}.yaml").read_text())[
+        "hydra"
+    ]["sweeper"]["params"]
     for key, values in swept.items():
         for value in str(values).split(","):
             made = spec(f"experiment={name}", f"{key}={value}")
@@ -100,9 +132,29 @@ def test_every_job_of_an_experiment_can_be_planned(name):
 def test_a_run_in_time_sharing_is_exact_and_reports_its_grants(tmp_path):
     lines = [{"id": name, "prompt": "def f(x):\n", "max_new_tokens": 12} for name in "abcd"]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    options = ["share=tick", "grant.budget=2", "workload=file", "workload.path=prompts.jsonl", "workload.priorities=[1,1,2]"]
-    command = [sys.executable, "-m", "experiments.run", "device=cpu", "plain=false", "hydra.run.dir=out", *options]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"})
+    options = [
+        "share=tick",
+        "grant.budget=2",
+        "workload=file",
+        "workload.path=prompts.jsonl",
+        "workload.priorities=[1,1,2]",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.run",
+        "device=cpu",
+        "plain=false",
+        "hydra.run.dir=out",
+        *options,
+    ]
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
+    )
     assert ran.returncode == 0, ran.stderr
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["parity"]["exact"]
@@ -113,4 +165,6 @@ def test_a_run_in_time_sharing_is_exact_and_reports_its_grants(tmp_path):
     assert [requests[name]["priority"] for name in "abcd"] == [1, 1, 2, 1]
     assert all(requests[name]["grants"] >= 1 for name in "abc")
     assert requests["d"]["grants"] is None  # beyond the backlog
-    assert all(entry["stall_s"] > 0 and entry["plain_reason"] is None for entry in requests.values())
+    assert all(
+        entry["stall_s"] > 0 and entry["plain_reason"] is None for entry in requests.values()
+    )

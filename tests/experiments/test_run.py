@@ -17,8 +17,21 @@ from experiments.io import PROJECT
 
 
 def run(tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.run", *overrides, "max_new_tokens=24", "device=cpu"]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"})
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.run",
+        *overrides,
+        "max_new_tokens=24",
+        "device=cpu",
+    ]
+    return subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
+    )
 
 
 def folder_of(tmp_path: Path) -> Path:
@@ -32,13 +45,21 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert "parity: exact, 4 of 4 requests" in ran.stdout
     folder = folder_of(tmp_path)
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert json.loads((folder / "status.json").read_text()) == {"state": "ok", "error": None, "fingerprint": metrics["fingerprint"]}
+    assert json.loads((folder / "status.json").read_text()) == {
+        "state": "ok",
+        "error": None,
+        "fingerprint": metrics["fingerprint"],
+    }
     rounds = pl.read_parquet(folder / "rounds.parquet")
     lines = [json.loads(line) for line in (folder / "tokens.jsonl").read_text().splitlines()]
     assert metrics["evidence"] == "cpu"
     assert metrics["tokens_per_s"] > 0
     assert metrics["plain_tokens_per_s"] > 0
-    assert metrics["rows_kept"] == rounds["committed"].sum() == sum(len(line["tokens"]) - 1 for line in lines)
+    assert (
+        metrics["rows_kept"]
+        == rounds["committed"].sum()
+        == sum(len(line["tokens"]) - 1 for line in lines)
+    )
     assert metrics["drafts_accepted"] == rounds["accepted"].sum() > 0
     assert metrics["layouts"]["hits"] + metrics["layouts"]["misses"] == metrics["windows"]
     stats = {"checked": 4, "exact": True, "label": "exact", "first_difference": None}
@@ -47,7 +68,10 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert all(line["text"] for line in lines)
     windows = pl.read_parquet(folder / "steps.parquet").filter(pl.col("kind") == "window")
     assert windows.height == metrics["windows"]
-    assert (windows["rows"].sum(), windows["padded"].sum()) == (metrics["rows_verified"], metrics["rows_padded"])
+    assert (windows["rows"].sum(), windows["padded"].sum()) == (
+        metrics["rows_verified"],
+        metrics["rows_padded"],
+    )
     paths = [windows.filter(path=path).height for path in ("replayed", "capturing")]
     assert paths == [metrics["layouts"]["hits"], metrics["layouts"]["captures"]]
     assert not (folder / "grants.parquet").exists()
@@ -58,7 +82,15 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
 
 
 def test_a_run_that_the_device_plans_is_exact(tmp_path):
-    ran = run(tmp_path, "plan=device", "layout=rows", "plain=false", "slots=3", "grant=rotate", "grant.budget=2")
+    ran = run(
+        tmp_path,
+        "plan=device",
+        "layout=rows",
+        "plain=false",
+        "slots=3",
+        "grant=rotate",
+        "grant.budget=2",
+    )
     assert ran.returncode == 0, ran.stderr
     assert "parity: exact, 4 of 4 requests" in ran.stdout
     metrics = json.loads((folder_of(tmp_path) / "metrics.json").read_text())
@@ -95,7 +127,9 @@ def test_a_folder_is_never_written_twice(tmp_path):
     again = run(tmp_path, *once, "seed=1")
     assert again.returncode == 2
     assert "holds a run already" in again.stderr
-    assert held == {file: file.read_bytes() for file in (tmp_path / "here").rglob("*") if file.is_file()}
+    assert held == {
+        file: file.read_bytes() for file in (tmp_path / "here").rglob("*") if file.is_file()
+    }
 
 
 def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
@@ -104,9 +138,17 @@ def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
         {"id": "b", "prompt_ids": [50, 60, 70], "arrival_s": 0.05, "ignore_stop": True},
     ]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    ran = run(tmp_path, "workload=file", "workload.path=prompts.jsonl", "drafter=prompt_lookup", "hydra.job.chdir=true")
+    ran = run(
+        tmp_path,
+        "workload=file",
+        "workload.path=prompts.jsonl",
+        "drafter=prompt_lookup",
+        "hydra.job.chdir=true",
+    )
     assert ran.returncode == 0, ran.stderr
-    tokens = [json.loads(line) for line in (folder_of(tmp_path) / "tokens.jsonl").read_text().splitlines()]
+    tokens = [
+        json.loads(line) for line in (folder_of(tmp_path) / "tokens.jsonl").read_text().splitlines()
+    ]
     assert [(line["request"], len(line["tokens"])) for line in tokens] == [("[/b]", 5), ("b", 24)]
 
 
@@ -140,9 +182,19 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
 def test_H01_on_the_model_a_failing_job_of_a_sweep_is_named_and_the_others_complete(tmp_path):
     (tmp_path / "long.jsonl").write_text(json.dumps({"prompt_ids": [1] * 2000}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"prompt_ids": [5, 6, 7]}))
-    ran = run(tmp_path, "-m", "workload=file", "workload.path=short.jsonl,long.jsonl", "plain=false", "hydra.sweep.dir=out")
+    ran = run(
+        tmp_path,
+        "-m",
+        "workload=file",
+        "workload.path=short.jsonl,long.jsonl",
+        "plain=false",
+        "hydra.sweep.dir=out",
+    )
     assert ran.returncode == 1
-    states = {file.parent.name[:3]: json.loads(file.read_text())["state"] for file in (tmp_path / "out").glob("*/status.json")}
+    states = {
+        file.parent.name[:3]: json.loads(file.read_text())["state"]
+        for file in (tmp_path / "out").glob("*/status.json")
+    }
     assert states == {"000": "ok", "001": "failed"}
     assert sum("2000 tokens, expected at most" in line for line in ran.stderr.splitlines()) == 1
     table = load(tmp_path / "out")

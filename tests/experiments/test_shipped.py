@@ -25,7 +25,9 @@ def read(name: str) -> list[dict[str, str]]:
 
 
 def test_prompt_files_are_the_pinned_ones() -> None:
-    listed = dict(reversed(line.split()) for line in (PROMPTS / "SHA256SUMS").read_text().splitlines())
+    listed = dict(
+        reversed(line.split()) for line in (PROMPTS / "SHA256SUMS").read_text().splitlines()
+    )
     assert set(listed) == {file.name for file in PROMPTS.glob("*.jsonl")}
     for name, sum_ in listed.items():
         assert hashlib.sha256((PROMPTS / name).read_bytes()).hexdigest() == sum_, name
@@ -55,7 +57,9 @@ def test_documents_carry_licence_and_split() -> None:
     for kind in KINDS:
         found = documents(kind)
         assert all(one.licence and one.source and one.text for one in found)
-        share = sum(len(one.text) for one in found if one.held_out) / sum(len(one.text) for one in found)
+        share = sum(len(one.text) for one in found if one.held_out) / sum(
+            len(one.text) for one in found
+        )
         assert 0.02 < share < 0.15, kind
 
 
@@ -63,15 +67,36 @@ def test_tokenizer_round_trip() -> None:
     _, _, shipped = read_folder(TINY)
     own = train_tokenizer(["for i in range(10):\n    print(i)\n"] * 5, 300)
     for tokenizer in (shipped, own):
-        for text in ("def f(x):\n\treturn [x]\n", "naïve ünïcode — 漢字 🙂", "  two  spaces \n\n", ""):
+        for text in (
+            "def f(x):\n\treturn [x]\n",
+            "naïve ünïcode — 漢字 🙂",
+            "  two  spaces \n\n",
+            "",
+        ):
             assert tokenizer.decode(tokenizer.encode(text).ids) == text
     assert shipped.token_to_id(END) == 0
 
 
 def test_folder_is_small_and_whole() -> None:
     files = {str(file.relative_to(TINY)) for file in TINY.rglob("*")}
-    wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"}
-    assert wanted | {"heads/low.safetensors", "heads/mid.safetensors", "README.md", "figures.json", "training.json"} <= files
+    wanted = {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+    }
+    assert (
+        wanted
+        | {
+            "heads/low.safetensors",
+            "heads/mid.safetensors",
+            "README.md",
+            "figures.json",
+            "training.json",
+        }
+        <= files
+    )
     loads = sum((TINY / name).stat().st_size for name in wanted)
     assert loads / 1e6 <= LIMIT_MB
 
@@ -96,7 +121,9 @@ def test_shipped_model_loads_in_transformers_with_equal_logits() -> None:
     reference = Qwen3_5ForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
     ids = Corpus.load(tokenizer, 100_000).train["code"][:200][None]
     with torch.no_grad():
-        torch.testing.assert_close(model.logits(model(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            model.logits(model(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3
+        )
 
 
 def _near(got: Any, wanted: Any) -> bool:

@@ -40,7 +40,10 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def held_out() -> dict[str, Tensor]:
     _, _, tokenizer = read_folder(GEMMA)
-    return {kind: encode([one.text for one in documents(kind, 2_000_000) if one.held_out], tokenizer) for kind in KINDS}
+    return {
+        kind: encode([one.text for one in documents(kind, 2_000_000) if one.held_out], tokenizer)
+        for kind in KINDS
+    }
 
 
 @pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
@@ -54,7 +57,13 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 def run(pair: Pair, texts: Tensor, policy: RotateGrow | StaticK, slots: int) -> Engine:
     executor = ModelExecutor(
-        pair.target, pair.assistant, slots=TEXTS, largest_group=DEPTH + 1, depth=policy.depth, buckets=BUCKETS, device=CPU
+        pair.target,
+        pair.assistant,
+        slots=TEXTS,
+        largest_group=DEPTH + 1,
+        depth=policy.depth,
+        buckets=BUCKETS,
+        device=CPU,
     )
     engine = Engine(executor, slots=slots, policy=policy)
     for number, text in enumerate(texts.tolist()):
@@ -65,8 +74,24 @@ def run(pair: Pair, texts: Tensor, policy: RotateGrow | StaticK, slots: int) -> 
 
 def test_folder_is_small_and_whole() -> None:
     files = {str(file.relative_to(GEMMA)) for file in GEMMA.rglob("*") if file.is_file()}
-    wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"}
-    assert wanted | {"assistant/config.json", "assistant/model.safetensors", "README.md", "figures.json", "training.json"} == files
+    wanted = {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+    }
+    assert (
+        wanted
+        | {
+            "assistant/config.json",
+            "assistant/model.safetensors",
+            "README.md",
+            "figures.json",
+            "training.json",
+        }
+        == files
+    )
     assert sum((GEMMA / name).stat().st_size for name in files) / 1e6 <= LIMIT_MB
 
 
@@ -75,14 +100,19 @@ def test_both_models_read_the_same_tokens() -> None:
 
 
 def test_card_quotes_its_figures() -> None:
-    card, found = (GEMMA / "README.md").read_text(), json.loads((GEMMA / "figures.json").read_text())
+    card, found = (
+        (GEMMA / "README.md").read_text(),
+        json.loads((GEMMA / "figures.json").read_text()),
+    )
     for kind in KINDS:
         assert f"{found[kind]['heads']['assistant']['own_novel_first']:.2f}" in card
 
 
 @pytest.mark.parametrize("pair", [torch.float32], indirect=True, ids=["fp32"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_engine_accepts_what_the_card_counts(pair: Pair, kind: str, held_out: dict[str, Tensor]) -> None:
+def test_the_engine_accepts_what_the_card_counts(
+    pair: Pair, kind: str, held_out: dict[str, Tensor]
+) -> None:
     """Round by round: the figures are shares of these, over more texts."""
     target, assistant, _ = read_folder(GEMMA)
     prompts = spread(held_out[kind], TEXTS, PROMPT)
@@ -99,7 +129,9 @@ def test_the_engine_accepts_what_the_card_counts(pair: Pair, kind: str, held_out
         assert at + 1 == NEW  # the first token is the prefill's
 
 
-def test_text_is_plain_decodings_whatever_the_policy(pair: Pair, held_out: dict[str, Tensor]) -> None:
+def test_text_is_plain_decodings_whatever_the_policy(
+    pair: Pair, held_out: dict[str, Tensor]
+) -> None:
     texts = torch.cat([spread(held_out[kind], 1, PROMPT) for kind in KINDS])
     plain = {done.id: done.tokens for done in run(pair, texts, StaticK(0), slots=1).finished}
     for policy, slots in ((StaticK(1), 1), (RotateGrow(), TEXTS)):
@@ -122,4 +154,6 @@ def test_shipped_model_loads_in_transformers_with_equal_logits(held_out: dict[st
     reference = Gemma4ForCausalLM.from_pretrained(GEMMA, dtype=torch.float32).eval()
     ids = held_out["code"][:200][None]
     with torch.no_grad():
-        torch.testing.assert_close(target.logits(target(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            target.logits(target(ids)), reference(ids).logits, rtol=1e-3, atol=1e-3
+        )

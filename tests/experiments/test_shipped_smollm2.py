@@ -35,7 +35,9 @@ def test_it_is_small_whole_and_its_card_says_its_figures():
     vocab = draft_vocab_of(checkpoint)
     assert vocab is not None
     config = QwenConfig.read(checkpoint.config)
-    checkpoint.read(mtp_shapes(config), prefixes=("",), dtype=torch.bfloat16, device=torch.device("cpu"))
+    checkpoint.read(
+        mtp_shapes(config), prefixes=("",), dtype=torch.bfloat16, device=torch.device("cpu")
+    )
     card = (SIDECAR / "README.md").read_text()
     assert table(json.loads((SIDECAR / "figures.json").read_text())) in card
     assert "Apache-2.0" in card
@@ -56,7 +58,14 @@ def test_with_its_target_it_changes_no_token_and_drafts_as_its_card_says():
     for name, policy in (("plain", StaticK(0, (1,))), ("speculative", StaticK(3, (1, 4)))):
         drafter = load_qwen_mtp(SIDECAR, target, buckets=BUCKETS) if policy.depth else None
         executor = ModelExecutor(
-            target, drafter, slots=4, rows=16, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=torch.device("cpu")
+            target,
+            drafter,
+            slots=4,
+            rows=16,
+            largest_group=4,
+            depth=policy.depth,
+            buckets=BUCKETS,
+            device=torch.device("cpu"),
         )
         engine = Engine(executor, slots=4, rows=16, policy=policy)
         for i, prompt in enumerate(prompts):

@@ -24,15 +24,21 @@ def test_a_mismatch_ends_the_prefix_with_the_targets_own_pick():
 
 
 def test_a_stop_id_is_emitted_last_and_its_row_is_not_kept():
-    assert commit_group([10, 20, 7, 40], [20, 7, 40, 50], **PLENTY) == Committed((20, 7), 2, 1, "stop")
+    assert commit_group([10, 20, 7, 40], [20, 7, 40, 50], **PLENTY) == Committed(
+        (20, 7), 2, 1, "stop"
+    )
 
 
 def test_max_new_clips_a_full_match():
-    assert commit_group(FED, [20, 30, 40, 50], produced=98, **PLENTY) == Committed((20, 30), 2, 1, "length")
+    assert commit_group(FED, [20, 30, 40, 50], produced=98, **PLENTY) == Committed(
+        (20, 30), 2, 1, "length"
+    )
 
 
 def test_the_context_clips_a_full_match():
-    assert commit_group(FED, [20, 30, 40, 50], **{**PLENTY, "position": 996}) == Committed((20, 30, 40), 3, 2, "length")
+    assert commit_group(FED, [20, 30, 40, 50], **{**PLENTY, "position": 996}) == Committed(
+        (20, 30, 40), 3, 2, "length"
+    )
 
 
 # ---- single rules
@@ -44,7 +50,9 @@ def test_prefill_is_a_commit_of_one_row():
     assert commit_group([3], [7], max_new=9, context=99, **prefill) == Committed((7,), 1, 0, "stop")
     assert commit_group([3], [5], max_new=1, context=99, **prefill).finish == "length"
     assert commit_group([3], [5], max_new=9, context=6, **prefill).finish == "length"
-    assert commit_group([3], [5], max_new=9, context=99, faults=[True], **prefill) == Committed((), 0, 0, "error")
+    assert commit_group([3], [5], max_new=9, context=99, faults=[True], **prefill) == Committed(
+        (), 0, 0, "error"
+    )
 
 
 def test_a_stop_id_as_the_last_token_with_room_is_a_stop():
@@ -56,7 +64,9 @@ def test_a_stop_id_of_the_bonus_ends_with_every_row_kept():
 
 
 def test_ignored_stop_ids_are_ordinary_tokens():
-    assert commit_group([10, 7, 30], [7, 30, 7], ignore_stop=True, **PLENTY) == Committed((7, 30, 7), 3, 2, None)
+    assert commit_group([10, 7, 30], [7, 30, 7], ignore_stop=True, **PLENTY) == Committed(
+        (7, 30, 7), 3, 2, None
+    )
 
 
 @pytest.mark.parametrize(("produced", "kept"), [(0, 4), (1, 3), (2, 2), (3, 1), (4, 1)])
@@ -66,12 +76,16 @@ def test_min_new_counts_output_tokens(produced, kept):
 
 
 def test_a_faulty_row_that_is_reached_ends_after_the_rows_before_it():
-    assert commit_group(FED, [20, 30, 0, 50], faults=[False, False, True, False], **PLENTY) == Committed((20, 30), 2, 1, "error")
+    assert commit_group(
+        FED, [20, 30, 0, 50], faults=[False, False, True, False], **PLENTY
+    ) == Committed((20, 30), 2, 1, "error")
 
 
 def test_a_faulty_row_that_is_not_reached_does_not_matter():
     for picks, fed in (([20, 99, 0, 0], FED), ([20, 7, 0, 0], (10, 20, 7, 40))):
-        assert commit_group(fed, picks, faults=[False, False, True, True], **PLENTY).finish != "error"
+        assert (
+            commit_group(fed, picks, faults=[False, False, True, True], **PLENTY).finish != "error"
+        )
 
 
 def test_a_slot_that_may_not_run_is_refused():
@@ -80,7 +94,10 @@ def test_a_slot_that_may_not_run_is_refused():
             commit_group([1], [2], **{**PLENTY, **change})
 
 
-@pytest.mark.parametrize(("fed", "picks", "faults"), [((), (), None), ((1,), (), None), ((1,), (2, 3), None), ((1,), (2,), (True, False))])
+@pytest.mark.parametrize(
+    ("fed", "picks", "faults"),
+    [((), (), None), ((1,), (), None), ((1,), (2, 3), None), ((1,), (2,), (True, False))],
+)
 def test_lengths_that_do_not_match_are_refused(fed, picks, faults):
     with pytest.raises(ValueError, match="as many picks and faults as rows"):
         commit_group(fed, picks, faults=faults, **PLENTY)
@@ -89,7 +106,9 @@ def test_lengths_that_do_not_match_are_refused(fed, picks, faults):
 # ---- against a walk of the candidate in token order
 
 
-def walk(fed, picks, *, stop_ids, produced, max_new, position, context, min_new, ignore_stop, faults) -> Committed:
+def walk(
+    fed, picks, *, stop_ids, produced, max_new, position, context, min_new, ignore_stop, faults
+) -> Committed:
     matched = 0
     while matched + 1 < len(fed) and fed[matched + 1] == picks[matched]:
         matched += 1
@@ -102,7 +121,9 @@ def walk(fed, picks, *, stop_ids, produced, max_new, position, context, min_new,
         finish = None
         if token in stop_ids and not ignore_stop and output > min_new:
             finish = "stop"
-        elif output == max_new or position + 1 + len(emitted) == context:  # the anchor is text number position + 1
+        elif (
+            output == max_new or position + 1 + len(emitted) == context
+        ):  # the anchor is text number position + 1
             finish = "length"
         if finish:
             break
@@ -114,7 +135,9 @@ def groups(draw: st.DrawFn) -> dict:
     rows = draw(st.integers(1, 5))
     token = st.integers(0, 3)
     picks = draw(st.lists(token, min_size=rows, max_size=rows))
-    drafts = [pick if draw(st.integers(0, 4)) else draw(token) for pick in picks[:-1]]  # mostly what the target picks
+    drafts = [
+        pick if draw(st.integers(0, 4)) else draw(token) for pick in picks[:-1]
+    ]  # mostly what the target picks
     produced, position = draw(st.integers(0, 5)), draw(st.integers(0, 20))
     return {
         "fed": [draw(token), *drafts],
@@ -146,7 +169,9 @@ def test_every_commit_keeps_the_invariants(group):
     assert kept >= 1 or outcome.finish == "error"
     assert group["produced"] + kept <= group["max_new"]
     assert group["position"] + 1 + kept <= group["context"]
-    assert list(outcome.tokens[:-1]) == list(group["fed"][1:kept])  # kept drafts are what was emitted before the last
+    assert list(outcome.tokens[:-1]) == list(
+        group["fed"][1:kept]
+    )  # kept drafts are what was emitted before the last
     if outcome.finish is None:  # the next window may run
         assert group["produced"] + kept < group["max_new"]
         assert group["position"] + kept + 2 <= group["context"]

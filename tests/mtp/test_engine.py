@@ -38,8 +38,16 @@ def workloads(draw):
 
 
 @settings(max_examples=300, deadline=None)
-@given(workloads(), st.sampled_from(POLICIES), st.integers(1, 5), st.integers(1, 12), st.sampled_from([1, 3, 16, 256]))
-def test_tokens_equal_plain_decoding_whatever_policy_slots_rows_and_chunks(requests, policy, slots, rows, chunk):
+@given(
+    workloads(),
+    st.sampled_from(POLICIES),
+    st.integers(1, 5),
+    st.integers(1, 12),
+    st.sampled_from([1, 3, 16, 256]),
+)
+def test_tokens_equal_plain_decoding_whatever_policy_slots_rows_and_chunks(
+    requests, policy, slots, rows, chunk
+):
     engine = engine_of(requests, policy, slots=slots, rows=rows, prefill_chunk=chunk)
     finished = {done.id: done for done in engine.run()}
     assert len(finished) == len(requests)
@@ -47,7 +55,9 @@ def test_tokens_equal_plain_decoding_whatever_policy_slots_rows_and_chunks(reque
         tokens, finish = expected(request, tape)
         done = finished[request.id]
         assert (list(done.tokens), done.finish) == (tokens, finish)
-        committed = sum(round_.committed for round_ in engine.rounds if round_.request == request.id)
+        committed = sum(
+            round_.committed for round_ in engine.rounds if round_.request == request.id
+        )
         assert committed == len(tokens) - 1  # the prefill's token is no window's
         assert len(done.emitted_s) == len(tokens)
     assert sorted(engine.free) == list(range(slots))
@@ -69,11 +79,16 @@ def test_windows_never_overflow_and_positions_follow_the_tokens(requests, policy
     for rounds in by_window.values():
         assert sum(round_.rows for round_ in rounds) <= 8
         assert [round_.slot for round_ in rounds] == sorted(round_.slot for round_ in rounds)
-        assert all(round_.accepted == max(0, round_.committed - 1) <= round_.drafted for round_ in rounds)
+        assert all(
+            round_.accepted == max(0, round_.committed - 1) <= round_.drafted for round_ in rounds
+        )
 
 
 def test_prefill_and_windows_alternate_while_both_have_work():
-    requests = {Request("a", (1,), 30, ignore_stop=True): random_tape(1), Request("b", tuple(range(40)), 4): random_tape(2)}
+    requests = {
+        Request("a", (1,), 30, ignore_stop=True): random_tape(1),
+        Request("b", tuple(range(40)), 4): random_tape(2),
+    }
     engine = engine_of(requests, StaticK(0), slots=2, prefill_chunk=4)
     while any(stream.prefilling for stream in engine.streams.values()) or not engine.streams:
         engine.step()
@@ -92,7 +107,9 @@ def test_drafts_made_for_another_prefix_are_not_used():
 
 
 def test_cancel_ends_with_what_it_has_and_twice_is_a_no_op():
-    requests = {Request(name, (1, 2), 30, ignore_stop=True): random_tape(n) for n, name in enumerate("abc")}
+    requests = {
+        Request(name, (1, 2), 30, ignore_stop=True): random_tape(n) for n, name in enumerate("abc")
+    }
     engine = engine_of(requests, RotateGrow(), slots=2)
     for _ in range(4):
         engine.step()
@@ -121,7 +138,9 @@ class FailingExecutor(TapeExecutor):
 
 def test_S06_a_failed_window_ends_its_own_slots_once_and_the_others_go_on(capfd):
     requests = {Request(f"r{n}", (1, 2), 12, ignore_stop=True): random_tape(n) for n in range(4)}
-    executor = FailingExecutor({request.id: tape for request, tape in requests.items()}, limits=LIMITS)
+    executor = FailingExecutor(
+        {request.id: tape for request, tape in requests.items()}, limits=LIMITS
+    )
     engine = Engine(executor, slots=4, rows=2, policy=StaticK(0))
     for request in requests:
         engine.submit(request)
@@ -190,11 +209,16 @@ class Watcher(StaticK):
 
 
 def test_a_policy_with_state_is_told_all_that_happened_in_order():
-    requests = {Request(f"r{i}", tuple(range(1, 4 + i)), max_new_tokens=9, ignore_stop=True): random_tape(i) for i in range(3)}
+    requests = {
+        Request(f"r{i}", tuple(range(1, 4 + i)), max_new_tokens=9, ignore_stop=True): random_tape(i)
+        for i in range(3)
+    }
     policy = Watcher(3)
     engine = engine_of(requests, policy, slots=2)
     engine.run()
-    assert not hasattr(policy, "log")  # the settings stay as they were: every engine has a state of its own
+    assert not hasattr(
+        policy, "log"
+    )  # the settings stay as they were: every engine has a state of its own
     log = engine.learning.log
     emitted = {request.id: [] for request in requests}
     ended = []
@@ -212,4 +236,7 @@ def test_a_policy_with_state_is_told_all_that_happened_in_order():
             emitted[part.request] += part.committed.tokens
     assert sorted(ended) == ["r0", "r1", "r2"]
     assert emitted == {done.id: list(done.tokens) for done in engine.finished}
-    assert sum(isinstance(entry, WindowResult) and entry.slots[0].rows > 0 for entry in log) == engine.windows
+    assert (
+        sum(isinstance(entry, WindowResult) and entry.slots[0].rows > 0 for entry in log)
+        == engine.windows
+    )

@@ -30,7 +30,14 @@ def commit(
     """n: tokens in the cache before the window, the anchor's position."""
     fed, context = [ANCHOR, *drafts], n + 1000
     outcome = commit_group(
-        fed, picks, stop_ids=stop, produced=produced, max_new=produced + room, position=n, context=context, min_new=min_new
+        fed,
+        picks,
+        stop_ids=stop,
+        produced=produced,
+        max_new=produced + room,
+        position=n,
+        context=context,
+        min_new=min_new,
     )
     ids = list(stop) or [0]
     per_slot = [[ANCHOR], [n], [produced], [produced + room], [context], [min_new]]
@@ -45,7 +52,12 @@ def commit(
         width=4,
     )
     count = int(kept)
-    twin = Committed(tuple(tokens[0, :count].tolist()), count, max(0, count - 1), (None, "stop", "length", "error")[int(finish)])
+    twin = Committed(
+        tuple(tokens[0, :count].tolist()),
+        count,
+        max(0, count - 1),
+        (None, "stop", "length", "error")[int(finish)],
+    )
     assert twin == outcome
     return outcome
 
@@ -71,13 +83,21 @@ def test_a05_block_and_bonus_are_clipped_to_the_room(room):
     assert outcome == Committed((1, 2, 3, 4)[:room], kept=room, accepted=room - 1, finish="length")
 
 
-@pytest.mark.parametrize("stop", [{1, 106, 50}, frozenset({106}), [1, 106, 50], (106, 106), {106: "turn"}.keys()], ids=str)
+@pytest.mark.parametrize(
+    "stop",
+    [{1, 106, 50}, frozenset({106}), [1, 106, 50], (106, 106), {106: "turn"}.keys()],
+    ids=str,
+)
 def test_a07_every_stop_id_is_honoured(stop):
-    assert commit([106, 3, 4], [106, 3, 4, 5], stop=stop) == Committed((106,), kept=1, accepted=0, finish="stop")
+    assert commit([106, 3, 4], [106, 3, 4, 5], stop=stop) == Committed(
+        (106,), kept=1, accepted=0, finish="stop"
+    )
 
 
 def test_a07_a_set_without_the_id_goes_on():
-    assert commit([106, 3, 4], [106, 3, 4, 5], stop={1}) == Committed((106, 3, 4, 5), kept=4, accepted=3, finish=None)
+    assert commit([106, 3, 4], [106, 3, 4, 5], stop={1}) == Committed(
+        (106, 3, 4, 5), kept=4, accepted=3, finish=None
+    )
 
 
 def test_a09_the_minimum_bans_stops_by_output_number():
@@ -86,7 +106,9 @@ def test_a09_the_minimum_bans_stops_by_output_number():
         logits[row, best], logits[row, second] = 2.0, 1.0
     emitted, min_new = 1, 3
     counts = [int(emitted + row < min_new) for row in range(4)]
-    picks = row_argmax_torch(logits, banned=ints([[7]] * 4), banned_counts=ints(counts)).ids.tolist()
+    picks = row_argmax_torch(
+        logits, banned=ints([[7]] * 4), banned_counts=ints(counts)
+    ).ids.tolist()
     assert picks == [8, 9, 7, 1]
     outcome = commit([8, 9, 4], picks, stop={7}, produced=emitted, min_new=min_new)
     assert outcome == Committed((8, 9, 7), kept=3, accepted=2, finish="stop")
@@ -104,7 +126,9 @@ def test_a11_a_tie_goes_to_the_lowest_id_in_every_dtype():
 def test_a15_zeros_in_the_draft_buffer_are_not_drafts():
     plan = rotate_grow([SlotView(0, held=0, room=5, position=10, context=99)])
     assert plan.groups == (Group(0, 1),)
-    packed = pack_window_torch(ints([ANCHOR]), ints([[0, 0, 0]]), ints([10]), ints([plan.groups[0].rows]), bucket=4)
+    packed = pack_window_torch(
+        ints([ANCHOR]), ints([[0, 0, 0]]), ints([10]), ints([plan.groups[0].rows]), bucket=4
+    )
     rows = int(packed.starts[-1])
     assert (packed.ids[:rows].tolist(), rows - 1) == ([ANCHOR], 0)
     assert commit([], [0], room=5) == Committed((0,), kept=1, accepted=0, finish=None)
@@ -125,13 +149,21 @@ def test_p01_rows_end_with_the_targets_context(n, rows):
     plan = rotate_grow([SlotView(0, held=3, room=100, position=n, context=4096)])
     assert plan.groups == (() if rows is None else (Group(0, rows),))
     if rows == 1:
-        assert commit_group([ANCHOR], [5], max_new=200, produced=100, position=n, context=4096).finish == "length"
+        assert (
+            commit_group([ANCHOR], [5], max_new=200, produced=100, position=n, context=4096).finish
+            == "length"
+        )
 
 
-@pytest.mark.parametrize(("n", "held", "rows"), [(2044, 3, 4), (2046, 3, 4), (2047, 2, 2), (2048, 1, 2), (2049, 0, 1), (3000, 0, 1)])
+@pytest.mark.parametrize(
+    ("n", "held", "rows"),
+    [(2044, 3, 4), (2046, 3, 4), (2047, 2, 2), (2048, 1, 2), (2049, 0, 1), (3000, 0, 1)],
+)
 def test_p01_past_the_drafters_context_a_slot_decodes_with_one_row(n, held, rows):
     """A drafter whose context is 2048 holds what it could make before its end; the plan takes no more than that."""
-    assert rotate_grow([SlotView(0, held=held, room=100, position=n, context=4096)]).groups == (Group(0, rows),)
+    assert rotate_grow([SlotView(0, held=held, room=100, position=n, context=4096)]).groups == (
+        Group(0, rows),
+    )
 
 
 def test_p03_a_window_is_never_empty_while_a_slot_can_run():

@@ -23,8 +23,14 @@ def test_a_request_takes_any_collection_and_freezes_it():
         ({"prompt": ()}, "request a: the prompt is empty, expected at least one token"),
         ({"max_new_tokens": 0}, "request a: max_new_tokens is 0, expected at least 1"),
         ({"max_new_tokens": -3}, "request a: max_new_tokens is -3, expected at least 1"),
-        ({"min_new_tokens": -1}, r"request a: min_new_tokens is -1, expected 0 to max_new_tokens \(5\)"),
-        ({"min_new_tokens": 6}, r"request a: min_new_tokens is 6, expected 0 to max_new_tokens \(5\)"),
+        (
+            {"min_new_tokens": -1},
+            r"request a: min_new_tokens is -1, expected 0 to max_new_tokens \(5\)",
+        ),
+        (
+            {"min_new_tokens": 6},
+            r"request a: min_new_tokens is 6, expected 0 to max_new_tokens \(5\)",
+        ),
         ({"arrival_s": -0.5}, "request a: arrival_s is -0.5, expected 0 or more seconds"),
         ({"arrival_s": float("nan")}, "request a: arrival_s is nan, expected 0 or more seconds"),
         ({"arrival_s": float("inf")}, "request a: arrival_s is inf, expected 0 or more seconds"),
@@ -54,7 +60,10 @@ def test_held_drafts_are_stamped_with_position_anchor_and_round():
     stream = Stream(Request("a", (1,), 9), slot=0, context=9, tokens=[5], position=1)
     stamp = stream.stamp
     for change in ({"position": 2}, {"tokens": [6]}, {"rounds": 1}):
-        other = Stream(**{"request": stream.request, "slot": 0, "context": 9, "tokens": [5], "position": 1} | change)
+        other = Stream(
+            **{"request": stream.request, "slot": 0, "context": 9, "tokens": [5], "position": 1}
+            | change
+        )
         assert other.stamp != stamp
 
 

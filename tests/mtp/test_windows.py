@@ -70,7 +70,10 @@ def test_no_slots_no_groups_and_the_start_stays():
 # ---- limits, caps, ids
 
 
-@pytest.mark.parametrize(("position", "rows"), [(991, 4), (995, 4), (996, 2), (997, 2), (998, 1), (999, None), (1000, None)])
+@pytest.mark.parametrize(
+    ("position", "rows"),
+    [(991, 4), (995, 4), (996, 2), (997, 2), (998, 1), (999, None), (1000, None)],
+)
 def test_rows_stay_within_the_context(position, rows):
     assert as_dict(rotate_grow([SlotView(0, 3, 100, position, 1000)])).get(0) == rows
 
@@ -86,7 +89,9 @@ def test_rows_follow_the_held_drafts_and_are_never_three(held, rows):
 
 
 def test_caps_none_zero_one_and_window():
-    views = [replace(view, cap=cap) for view, cap in zip(able(0, 1, 2, 3), (None, 0, 1, 8), strict=True)]
+    views = [
+        replace(view, cap=cap) for view, cap in zip(able(0, 1, 2, 3), (None, 0, 1, 8), strict=True)
+    ]
     assert as_dict(rotate_grow(views)) == {0: 4, 2: 1, 3: 2}
     assert as_dict(static_k(views, k=1)) == {0: 2, 2: 1, 3: 2}
 
@@ -135,7 +140,9 @@ def test_static_k_zero_is_plain_decoding():
 @pytest.mark.parametrize("k", [-1, 2, 4, 7])
 def test_static_k_needs_a_group_size(k):
     for build in (lambda: static_k(able(0), k=k), lambda: StaticK(k)):
-        with pytest.raises(ValueError, match=rf"k is {k}, expected one less than a group size: 0, 1, 3"):
+        with pytest.raises(
+            ValueError, match=rf"k is {k}, expected one less than a group size: 0, 1, 3"
+        ):
             build()
 
 
@@ -145,7 +152,10 @@ def test_static_k_without_groups_of_one_still_feeds_anchors():
 
 @pytest.mark.parametrize("rows", [0, -1])
 def test_a_window_needs_a_row(rows):
-    for plan in (lambda: rotate_grow(able(0), rows=rows), lambda: static_k(able(0), k=1, rows=rows)):
+    for plan in (
+        lambda: rotate_grow(able(0), rows=rows),
+        lambda: static_k(able(0), k=1, rows=rows),
+    ):
         with pytest.raises(ValueError, match=f"rows is {rows}, expected at least 1"):
             plan()
 
@@ -197,14 +207,18 @@ def literal_rotate_grow(views: list[SlotView], rows: int, start: int) -> tuple[d
             break
         seats += [view.slot] * wanted
     while rows - len(seats) >= 2:  # a left-over pair goes to the first of the walk that can use it
-        growing = [view.slot for view in walk if seats.count(view.slot) == 2 and usable[view.slot] == 3]
+        growing = [
+            view.slot for view in walk if seats.count(view.slot) == 2 and usable[view.slot] == 3
+        ]
         if not growing:
             break
         seats += [growing[0]] * 2
     return finish_plan(seats, walk, start)
 
 
-def literal_static_k(views: list[SlotView], k: int, rows: int, start: int) -> tuple[dict[int, int], int]:
+def literal_static_k(
+    views: list[SlotView], k: int, rows: int, start: int
+) -> tuple[dict[int, int], int]:
     walk = walk_from(views, start)
     seats = [view.slot for view in walk][:rows]
     for view in [view for view in walk if view.slot in seats]:
@@ -221,7 +235,15 @@ def batches(draw: st.DrawFn) -> list[SlotView]:
     ids = sorted(draw(st.sets(st.integers(0, 14), max_size=7)))
     small = st.integers(0, 6)
     return [
-        SlotView(slot, draw(small), draw(small), 40 - draw(small), 40, cap=draw(st.sampled_from([None, None, 0, 1, 2, 8]))) for slot in ids
+        SlotView(
+            slot,
+            draw(small),
+            draw(small),
+            40 - draw(small),
+            40,
+            cap=draw(st.sampled_from([None, None, 0, 1, 2, 8])),
+        )
+        for slot in ids
     ]
 
 
@@ -278,6 +300,10 @@ def test_the_rotation_is_fair(views, policy, rows, start):
 @settings(max_examples=100, deadline=None)
 @given(views=batches(), policy=policies, **rows_and_start)
 def test_a_cap_of_the_window_is_no_cap(views, policy, rows, start):
-    assume(rows > policy.depth)  # in a smaller window static_k's whole group never fits; under such a cap it asks for less
+    assume(
+        rows > policy.depth
+    )  # in a smaller window static_k's whole group never fits; under such a cap it asks for less
     free, capped = ([replace(view, cap=cap) for view in views] for cap in (None, rows))
-    assert policy.decide(free, rows=rows, start=start) == policy.decide(capped, rows=rows, start=start)
+    assert policy.decide(free, rows=rows, start=start) == policy.decide(
+        capped, rows=rows, start=start
+    )

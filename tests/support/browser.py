@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
 PROBE = """<script>
 const errors = [];
 addEventListener("error", event => errors.push(String(event.message)));
@@ -34,7 +41,9 @@ def browser() -> str:
     for name in NAMES:
         if path := shutil.which(name):
             return path
-    raise AssertionError("no Chromium is installed: `apt-get install chromium` (or put one of that name on PATH)")
+    raise AssertionError(
+        "no Chromium is installed: `apt-get install chromium` (or put one of that name on PATH)"
+    )
 
 
 def visit(page: Path, ask: str, folder: Path, *flags: str) -> tuple[dict[str, Any], list[str]]:
@@ -42,11 +51,24 @@ def visit(page: Path, ask: str, folder: Path, *flags: str) -> tuple[dict[str, An
     the lines the browser wrote on its console."""
     copy = folder / "probed.html"
     content = page.read_text(encoding="utf-8").replace("<head>", "<head>" + PROBE, 1)
-    copy.write_text(content.replace("</body>", REPORT.replace("ASK", ask) + "</body>"), encoding="utf-8")
+    copy.write_text(
+        content.replace("</body>", REPORT.replace("ASK", ask) + "</body>"), encoding="utf-8"
+    )
     profile = f"--user-data-dir={folder / 'profile'}"
-    command = [browser(), *FLAGS, *flags, profile, "--enable-logging=stderr", "--virtual-time-budget=60000", "--dump-dom", f"file://{copy}"]
+    command = [
+        browser(),
+        *FLAGS,
+        *flags,
+        profile,
+        "--enable-logging=stderr",
+        "--virtual-time-budget=60000",
+        "--dump-dom",
+        f"file://{copy}",
+    ]
     environment = {**os.environ, "HOME": str(folder)}
     ran = subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment)
     probe = re.search(r'data-probe="([^"]*)"', ran.stdout)
     assert probe is not None, f"the page was never ready: {ran.stderr[-2000:]}"
-    return json.loads(unescape(probe[1])), [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
+    return json.loads(unescape(probe[1])), [
+        line for line in ran.stderr.splitlines() if "CONSOLE" in line
+    ]

@@ -30,10 +30,16 @@ logging.disable_progress_bar()
 
 def with_mtp(model: type[PreTrainedModel]) -> type[PreTrainedModel]:
     """The class as transformers loads it where the file also carries `mtp.*` (which marks what its MtpModel looks for)."""
-    return type(model.__name__, (model,), {"_keys_to_ignore_on_load_unexpected": [r"^mtp.*"], "__module__": model.__module__})
+    return type(
+        model.__name__,
+        (model,),
+        {"_keys_to_ignore_on_load_unexpected": [r"^mtp.*"], "__module__": model.__module__},
+    )
 
 
-LlamaWithMtp, Qwen2WithMtp, DenseWithMtp = map(with_mtp, (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM))
+LlamaWithMtp, Qwen2WithMtp, DenseWithMtp = map(
+    with_mtp, (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
+)
 QWEN3_5: dict[str, Any] = {
     "vocab_size": 320,
     "hidden_size": 64,
@@ -65,7 +71,11 @@ ODD: dict[str, Any] = {  # nothing is a power of two, nor a multiple of a vector
     "linear_key_head_dim": 10,
     "linear_value_head_dim": 14,
     "linear_conv_kernel_dim": 3,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.3},
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.3,
+    },
 }
 ONE_HEAD: dict[str, Any] = {
     "num_attention_heads": 3,
@@ -82,7 +92,9 @@ NINE_HEADS: dict[str, Any] = {  # as SmolLM2
     "head_dim": None,
     "tie_word_embeddings": True,
 }
-LLAMA3_ROPE: dict[str, Any] = {  # frequencies of every kind within 150 positions: kept, mixed and divided
+LLAMA3_ROPE: dict[
+    str, Any
+] = {  # frequencies of every kind within 150 positions: kept, mixed and divided
     "rope_type": "llama3",
     "rope_theta": 10000.0,
     "factor": 8.0,
@@ -102,41 +114,89 @@ DENSE: dict[str, Any] = {
 }
 
 
-def write_qwen3_5(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_qwen3_5(
+    folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full), norms, conv and gates random; mtp: layers of its MTP head."""
     torch.manual_seed(seed)
     settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
-    return _write(Qwen3_5ForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
+    return _write(
+        Qwen3_5ForCausalLM(settings),
+        folder,
+        settings.layer_types.index("full_attention"),
+        mtp,
+        0.0,
+        max_shard_size,
+    )
 
 
-def write_qwen3_5_moe(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_qwen3_5_moe(
+    folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     """The same with experts, as transformers stores them: one by one."""
     torch.manual_seed(seed)
     sizes = {name: value for name, value in QWEN3_5.items() if name != "intermediate_size"} | MOE
     settings = Qwen3_5MoeTextConfig(**(sizes | {"eos_token_id": None, "pad_token_id": 0} | config))
-    return _write(Qwen3_5MoeForCausalLM(settings), folder, settings.layer_types.index("full_attention"), mtp, 0.0, max_shard_size)
+    return _write(
+        Qwen3_5MoeForCausalLM(settings),
+        folder,
+        settings.layer_types.index("full_attention"),
+        mtp,
+        0.0,
+        max_shard_size,
+    )
 
 
-def write_qwen3(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_qwen3(
+    folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     """A dense Qwen 3 model; mtp: layers of an MTP head in the family's layout, 0 for none."""
     return _write_dense(DenseWithMtp, Qwen3Config, folder, mtp, seed, max_shard_size, config)
 
 
-def write_qwen2(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
-    return _write_dense(Qwen2WithMtp, Qwen2Config, folder, mtp, seed, max_shard_size, {"head_dim": None} | config)
+def write_qwen2(
+    folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
+    return _write_dense(
+        Qwen2WithMtp, Qwen2Config, folder, mtp, seed, max_shard_size, {"head_dim": None} | config
+    )
 
 
-def write_llama(folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_llama(
+    folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     return _write_dense(LlamaWithMtp, LlamaConfig, folder, mtp, seed, max_shard_size, config)
 
 
-def _write_dense(model: Any, config: Any, folder: Path, mtp: int, seed: int, max_shard_size: str, changes: dict[str, Any]) -> Path:
+def _write_dense(
+    model: Any,
+    config: Any,
+    folder: Path,
+    mtp: int,
+    seed: int,
+    max_shard_size: str,
+    changes: dict[str, Any],
+) -> Path:
     torch.manual_seed(seed)
     settings = {**DENSE, "eos_token_id": None, "bos_token_id": None, "pad_token_id": 0} | changes
-    return _write(model(config(**{k: v for k, v in settings.items() if k != "head_dim" or v})), folder, 0, mtp, 1.0, max_shard_size)
+    return _write(
+        model(config(**{k: v for k, v in settings.items() if k != "head_dim" or v})),
+        folder,
+        0,
+        mtp,
+        1.0,
+        max_shard_size,
+    )
 
 
-def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: int, norm: float, max_shard_size: str) -> Path:
+def _write(
+    model: PreTrainedModel,
+    folder: Path,
+    full_layer: int,
+    mtp: int,
+    norm: float,
+    max_shard_size: str,
+) -> Path:
     hidden = model.config.hidden_size
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1 and "A_log" not in name:
@@ -149,9 +209,20 @@ def _write(model: PreTrainedModel, folder: Path, full_layer: int, mtp: int, norm
 
     layer = f"model.layers.{full_layer}."
     stored = model.state_dict()
-    block = {name.removeprefix(layer): tensor for name, tensor in stored.items() if name.startswith(layer)}
-    heads = {f"mtp.layers.{k}.{name}": random(tensor) for k in range(mtp) for name, tensor in block.items()}
-    heads |= {f"mtp.{name}.weight": norm + torch.randn(hidden) * 0.1 for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
+    block = {
+        name.removeprefix(layer): tensor
+        for name, tensor in stored.items()
+        if name.startswith(layer)
+    }
+    heads = {
+        f"mtp.layers.{k}.{name}": random(tensor)
+        for k in range(mtp)
+        for name, tensor in block.items()
+    }
+    heads |= {
+        f"mtp.{name}.weight": norm + torch.randn(hidden) * 0.1
+        for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
+    }
     heads |= {"mtp.fc.weight": torch.randn(hidden, 2 * hidden) * 0.1}
     if mtp:
         model.config.num_mtp_layers = int(mtp)
@@ -184,10 +255,22 @@ def mtp_model(target: PreTrainedModel, folder: Path) -> MtpModel:
     if layers == 1:
         return MtpModel.from_pretrained(target).eval()
     stored = load_file(folder / "model.safetensors")
-    shared = {"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "post_norm": "norm"}
+    shared = {
+        "eh_proj": "fc",
+        "enorm": "pre_fc_norm_embedding",
+        "hnorm": "pre_fc_norm_hidden",
+        "post_norm": "norm",
+    }
     head = MtpModel(target, layers)
     for k, layer in enumerate(head.layers):
         prefix = f"mtp.layers.{k}."
-        state = {f"mtp_block.{name.removeprefix(prefix)}": tensor for name, tensor in stored.items() if name.startswith(prefix)}
-        layer.load_state_dict(state | {f"{name}.weight": stored[f"mtp.{ours}.weight"] for name, ours in shared.items()})
+        state = {
+            f"mtp_block.{name.removeprefix(prefix)}": tensor
+            for name, tensor in stored.items()
+            if name.startswith(prefix)
+        }
+        layer.load_state_dict(
+            state
+            | {f"{name}.weight": stored[f"mtp.{ours}.weight"] for name, ours in shared.items()}
+        )
     return head.eval()

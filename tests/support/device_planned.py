@@ -25,14 +25,19 @@ POLICIES = [RotateGrow(), StaticK(1), StaticK(3)]
 def requests(count=SLOTS, new=30):
     """Different prompts and lengths; one ends at the context, one early, one may not stop before its minimum."""
     prompts = [tuple(range(5 + n, 9 + 4 * n)) for n in range(9)]
-    made = [Request(f"r{n}", prompt, new + 3 * n, ignore_stop=n != 2, min_new_tokens=9 * (n == 2)) for n, prompt in enumerate(prompts)]
+    made = [
+        Request(f"r{n}", prompt, new + 3 * n, ignore_stop=n != 2, min_new_tokens=9 * (n == 2))
+        for n, prompt in enumerate(prompts)
+    ]
     made[1] = Request("r1", tuple(range(CONTEXT - 12, 0, -1)), 60, ignore_stop=True)
     made[3] = Request("r3", (3, 2, 4), 2, ignore_stop=True)
     return made[:count]
 
 
 def run(executor, policy, *, slots, todo, rows=8, layout=None, **options):
-    engine = Engine(executor, slots=slots, rows=rows, policy=policy, layout=layout, prefill_chunk=32, **options)
+    engine = Engine(
+        executor, slots=slots, rows=rows, policy=policy, layout=layout, prefill_chunk=32, **options
+    )
     for request in todo:
         engine.submit(request)
     engine.run()
@@ -41,14 +46,31 @@ def run(executor, policy, *, slots, todo, rows=8, layout=None, **options):
 
 def host(target, drafter, policy, **options):
     rows = options.get("rows", 8)
-    executor = ModelExecutor(target, drafter, slots=SLOTS, rows=rows, largest_group=4, depth=policy.depth, buckets=EIGHT, device=CPU)
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=SLOTS,
+        rows=rows,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=EIGHT,
+        device=CPU,
+    )
     return run(executor, policy, **options)
 
 
 def planner(target, drafter, policy, rows=8):
     depth = policy.depth
     return DevicePlanningModel(
-        target, drafter, policy=policy, slots=SLOTS, rows=rows, largest_group=4, depth=depth, buckets=EIGHT, device=CPU
+        target,
+        drafter,
+        policy=policy,
+        slots=SLOTS,
+        rows=rows,
+        largest_group=4,
+        depth=depth,
+        buckets=EIGHT,
+        device=CPU,
     )
 
 

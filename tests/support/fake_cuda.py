@@ -12,7 +12,11 @@ class FakeDriver:
     """invalidate(): what a forbidden call does to the capture under way; full(): an allocation finds no memory."""
 
     def __init__(self, monkeypatch) -> None:
-        self.handles, self.uses, self.recording = count(1), {}, set()  # graphs of a pool; pools that a capture was not ended in
+        self.handles, self.uses, self.recording = (
+            count(1),
+            {},
+            set(),
+        )  # graphs of a pool; pools that a capture was not ended in
         self.capturing = self.invalid = False
         self.current = self.main = FakeStream("main")
         for name, value in {
@@ -70,7 +74,9 @@ class FakeCudaGraph:
     def capture_end(self):
         self.driver.capturing = False
         if self.driver.invalid:
-            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+            raise RuntimeError(
+                "CUDA error: operation failed due to a previous error during capture"
+            )
         self.driver.recording.remove(self.pool)
         self.alive = True
 

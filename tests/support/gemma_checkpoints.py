@@ -36,7 +36,11 @@ PLAIN: dict[str, Any] = {
     "pad_token_id": 0,
     "bos_token_id": 2,
 }
-GEMMA4 = PLAIN | {"global_head_dim": 32, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+GEMMA4 = PLAIN | {
+    "global_head_dim": 32,
+    "hidden_size_per_layer_input": 0,
+    "vocab_size_per_layer_input": 0,
+}
 PER_LAYER: dict[str, Any] = {  # as E2B and E4B are built
     "num_hidden_layers": 6,
     "layer_types": [SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL],
@@ -47,7 +51,10 @@ PER_LAYER: dict[str, Any] = {  # as E2B and E4B are built
     "final_logit_softcapping": 3.0,
     "num_key_value_heads": 1,
 }
-ONE_PROJECTION: dict[str, Any] = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}  # as 31B is built
+ONE_PROJECTION: dict[str, Any] = {
+    "attention_k_eq_v": True,
+    "num_global_key_value_heads": 1,
+}  # as 31B is built
 EXPERTS: dict[str, Any] = ONE_PROJECTION | {  # as 26B-A4B is built
     "enable_moe_block": True,
     "num_experts": 8,
@@ -77,21 +84,42 @@ LINEAR_ROPE: dict[str, Any] = {  # as 4B and larger
 }
 
 
-def write_gemma4(folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_gemma4(
+    folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     torch.manual_seed(seed)
-    return _write(Gemma4ForCausalLM(Gemma4TextConfig(**(GEMMA4 | config))), folder, 0.5, max_shard_size)
+    return _write(
+        Gemma4ForCausalLM(Gemma4TextConfig(**(GEMMA4 | config))), folder, 0.5, max_shard_size
+    )
 
 
-def write_gemma3(folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **config: Any) -> Path:
+def write_gemma3(
+    folder: Path, *, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     torch.manual_seed(seed)
-    return _write(Gemma3ForCausalLM(Gemma3TextConfig(**(PLAIN | {"query_pre_attn_scalar": 24} | config))), folder, 1.0, max_shard_size)
+    return _write(
+        Gemma3ForCausalLM(Gemma3TextConfig(**(PLAIN | {"query_pre_attn_scalar": 24} | config))),
+        folder,
+        1.0,
+        max_shard_size,
+    )
 
 
-def write_assistant(folder: Path, target: Path, *, seed: int = 0, ordered: bool = False, hidden: int = 32, **text: Any) -> Path:
+def write_assistant(
+    folder: Path,
+    target: Path,
+    *,
+    seed: int = 0,
+    ordered: bool = False,
+    hidden: int = 32,
+    **text: Any,
+) -> Path:
     """Of a target that is written above: heads of its sizes, one layer of each type."""
     torch.manual_seed(seed)
     reference = AutoConfig.from_pretrained(target)
-    by_layer = getattr(reference, "per_layer_config", None) or [reference] * reference.num_hidden_layers
+    by_layer = (
+        getattr(reference, "per_layer_config", None) or [reference] * reference.num_hidden_layers
+    )
     full, sliding = (by_layer[reference.layer_types.index(kind)] for kind in (FULL, SLIDING))
     settings = GEMMA4 | {
         "vocab_size": reference.vocab_size,

@@ -54,13 +54,18 @@ class AnyOrder(RingDiscipline):
 class Adversary:
     """priorities: how many there are; cancels: entries may be cancelled; None for priorities: any order, not `rotate`'s."""
 
-    def __init__(self, *, backlog: int, skip_cap: int, budget: int, priorities: int | None, cancels: bool) -> None:
+    def __init__(
+        self, *, backlog: int, skip_cap: int, budget: int, priorities: int | None, cancels: bool
+    ) -> None:
         settings = {"budget": budget, "backlog": backlog, "skip_cap": skip_cap}
         self.discipline = Rotate(**settings) if priorities else AnyOrder(**settings)
         self.orders = range(1 if priorities else backlog + 1)
         priorities = priorities or 1
         self.priorities, self.cancels = range(priorities), cancels
-        self.requests = [[Request(f"{place}", (0,), 1, priority=p) for p in self.priorities] for place in range(backlog + 2)]
+        self.requests = [
+            [Request(f"{place}", (0,), 1, priority=p) for p in self.priorities]
+            for place in range(backlog + 2)
+        ]
         self.new = [Request(f"new {place}", (0,), 1) for place in range(backlog + 1)]
         self.worst = Worst()
 
@@ -87,7 +92,9 @@ class Adversary:
                         if after is not None:
                             yield after
 
-    def _play(self, state: State, arrivals: tuple[int, ...], cancelled: int, over: bool) -> State | None:
+    def _play(
+        self, state: State, arrivals: tuple[int, ...], cancelled: int, over: bool
+    ) -> State | None:
         ring = self._ring_of(state)
         for place, priority in enumerate(arrivals):
             ring.place(Request(self.new[place].id, (0,), 1, priority=priority), _never)
@@ -113,14 +120,27 @@ class Adversary:
         ring = Ring(self.discipline)
         if state.holder is not None:
             request = self.requests[-1][state.holder[0]]
-            ring.holding[request.id] = Entry(request, 0, budget=self.discipline.budget, used=state.holder[1], grants=1)
+            ring.holding[request.id] = Entry(
+                request, 0, budget=self.discipline.budget, used=state.holder[1], grants=1
+            )
         for place, (priority, parked, cancelled, skips, waited) in enumerate(state.ring):
-            ring.ring.append(Entry(self.requests[place][priority], -waited, parked, cancelled, skips))
+            ring.ring.append(
+                Entry(self.requests[place][priority], -waited, parked, cancelled, skips)
+            )
         return ring
 
     def _state_of(self, ring: Ring) -> State:
-        holder = next(((e.request.priority, min(int(e.used), self.discipline.budget)) for e in ring.holding.values()), None)
-        entries = ((e.request.priority, e.parked, e.cancelled, e.skips, ring.clock - e.since) for e in ring.ring)
+        holder = next(
+            (
+                (e.request.priority, min(int(e.used), self.discipline.budget))
+                for e in ring.holding.values()
+            ),
+            None,
+        )
+        entries = (
+            (e.request.priority, e.parked, e.cancelled, e.skips, ring.clock - e.since)
+            for e in ring.ring
+        )
         return State(holder, tuple(Waiting(*entry) for entry in entries))
 
 

@@ -16,7 +16,11 @@ def load(*rounds, prompt=1, priorities=(), **options):
     for n, (name, count) in enumerate(zip("abcdefgh", rounds, strict=False)):
         priority = priorities[n] if priorities else 1
         arrival = 0.0 if n == 0 else 1e-6
-        requests[Request(name, (1,) * prompt, count, priority=priority, arrival_s=arrival, ignore_stop=True)] = random_tape(n)
+        requests[
+            Request(
+                name, (1,) * prompt, count, priority=priority, arrival_s=arrival, ignore_stop=True
+            )
+        ] = random_tape(n)
     return engine_of(requests, **({"policy": StaticK(0), "slots": 8, "grants": TICK} | options))
 
 

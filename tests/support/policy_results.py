@@ -10,7 +10,15 @@ from mtp.windows import SlotView
 
 
 def view(slot: int, held: int = 3, **more) -> SlotView:
-    return SlotView(slot, held, more.pop("room", 100), more.pop("position", 10), 1000, request=more.pop("request", f"r{slot}"), **more)
+    return SlotView(
+        slot,
+        held,
+        more.pop("room", 100),
+        more.pop("position", 10),
+        1000,
+        request=more.pop("request", f"r{slot}"),
+        **more,
+    )
 
 
 def slot_result(
@@ -38,7 +46,12 @@ class Player:
     def __init__(self, policy: Learning, *, costs=None, confidence: bool = True) -> None:
         self.policy, self.costs, self.confidence = policy.open(), costs, confidence
         self.held, self.said, self.rows = 0, 0.5, 0
-        self.policy.observe(window_result(slot_result("r0", [0], rows=0, drafts=(0,) * self.policy.depth), depth=self.policy.depth))
+        self.policy.observe(
+            window_result(
+                slot_result("r0", [0], rows=0, drafts=(0,) * self.policy.depth),
+                depth=self.policy.depth,
+            )
+        )
         self.held = self.policy.depth
 
     def window(self, right: bool) -> int:

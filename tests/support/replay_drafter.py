@@ -36,4 +36,6 @@ class ReplayDrafter:
         places = anchor + 1 + torch.arange(depth)[None]
         right = self.ahead.gather(1, places.clamp(max=self.ahead.shape[1] - 1).long())
         wrong = (7 * anchor + 3 * places) % self.every == 0
-        return Drafted(right ^ wrong.int(), torch.full(right.shape, 0.5), torch.full_like(kept, depth))
+        return Drafted(
+            right ^ wrong.int(), torch.full(right.shape, 0.5), torch.full_like(kept, depth)
+        )

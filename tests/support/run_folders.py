@@ -14,7 +14,11 @@ from experiments.runs.results import write_rounds
 from mtp.metrics import Round, acceptance_by_position, mean_acceptance_length
 
 COMMIT = "a" * 40
-TARGETS = {"static_k": "mtp.policies.StaticK", "rotate_grow": "mtp.policies.RotateGrow", "hindsight": "mtp.policies.Hindsight"}
+TARGETS = {
+    "static_k": "mtp.policies.StaticK",
+    "rotate_grow": "mtp.policies.RotateGrow",
+    "hindsight": "mtp.policies.Hindsight",
+}
 Group = tuple[str, int, int]  # request, rows, committed
 
 
@@ -23,7 +27,11 @@ def write_run(
     *,
     policy: str = "rotate_grow",
     k: int | None = None,
-    windows: Sequence[Sequence[Group]] = ((("a", 4, 3), ("b", 2, 2)), (("a", 2, 1), ("b", 4, 4)), (("a", 4, 4), ("b", 1, 1))),
+    windows: Sequence[Sequence[Group]] = (
+        (("a", 4, 3), ("b", 2, 2)),
+        (("a", 2, 1), ("b", 4, 4)),
+        (("a", 4, 4), ("b", 1, 1)),
+    ),
     window_s: float = 0.05,
     config: dict[str, Any] | None = None,
     metrics: dict[str, Any] | None = None,
@@ -34,8 +42,14 @@ def write_run(
     text: str = "text",
 ) -> Path:
     """windows: of groups, in the order of their slots; config: by dotted key, beside the policy."""
-    saved: dict[str, Any] = {"policy": {"_target_": TARGETS[policy]} | ({} if k is None else {"k": k})}
-    saved |= {"grant": {"_target_": "mtp.grants.Everyone"}, "layout": {"key": "slots" if captures else "off"}, "seed": 0}
+    saved: dict[str, Any] = {
+        "policy": {"_target_": TARGETS[policy]} | ({} if k is None else {"k": k})
+    }
+    saved |= {
+        "grant": {"_target_": "mtp.grants.Everyone"},
+        "layout": {"key": "slots" if captures else "off"},
+        "seed": 0,
+    }
     chosen = {"policy": policy, "grant": "off", "layout": "slots" if captures else "off"}
     for key, value in (config or {}).items():
         node = saved
@@ -46,18 +60,28 @@ def write_run(
     rounds = rounds_of(windows, window_s)
     (folder / ".hydra").mkdir(parents=True)
     (folder / ".hydra" / "config.yaml").write_text(yaml.safe_dump(saved))
-    (folder / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": chosen}}}))
+    (folder / ".hydra" / "hydra.yaml").write_text(
+        yaml.safe_dump({"hydra": {"runtime": {"choices": chosen}}})
+    )
     write_rounds(folder / "rounds.parquet", rounds)
     write_steps(folder / "steps.parquet", windows, window_s, captures)
     emitted: dict[str, int] = {}
     for entry in rounds:
         emitted[entry.request] = emitted.get(entry.request, 1) + entry.committed
     lines = [
-        {"request": name, "prompt_hash": f"hash of {name}", "tokens": list(range(count)), "text": text, "finish": "length"}
+        {
+            "request": name,
+            "prompt_hash": f"hash of {name}",
+            "tokens": list(range(count)),
+            "text": text,
+            "finish": "length",
+        }
         for name, count in emitted.items()
     ]
     (folder / "tokens.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    whole = figures(rounds, len(windows) * window_s, len(captures)) | {"parity": parity or {"checked": 2, "exact": True}}
+    whole = figures(rounds, len(windows) * window_s, len(captures)) | {
+        "parity": parity or {"checked": 2, "exact": True}
+    }
     (folder / "metrics.json").write_text(json.dumps(whole | (metrics or {})))
     (folder / "status.json").write_text(json.dumps({"state": state, "error": error}))
     return folder
@@ -65,18 +89,42 @@ def write_run(
 
 def rounds_of(windows: Sequence[Sequence[Group]], window_s: float) -> list[Round]:
     return [
-        Round(w, slot, name, rows, rows - 1, max(0, committed - 1), committed, None, w * window_s, (w + 1) * window_s)
+        Round(
+            w,
+            slot,
+            name,
+            rows,
+            rows - 1,
+            max(0, committed - 1),
+            committed,
+            None,
+            w * window_s,
+            (w + 1) * window_s,
+        )
         for w, groups in enumerate(windows)
         for slot, (name, rows, committed) in enumerate(groups)
     ]
 
 
-def write_steps(path: Path, windows: Sequence[Sequence[Group]], window_s: float, captures: Sequence[int]) -> None:
-    paths = ["capturing" if w in captures else "replayed" if captures else "eager" for w in range(len(windows))]
+def write_steps(
+    path: Path, windows: Sequence[Sequence[Group]], window_s: float, captures: Sequence[int]
+) -> None:
+    paths = [
+        "capturing" if w in captures else "replayed" if captures else "eager"
+        for w in range(len(windows))
+    ]
     rows = [sum(group[1] for group in groups) for groups in windows]
-    times = {"start_s": [w * window_s for w in range(len(rows))], "end_s": [(w + 1) * window_s for w in range(len(rows))]}
+    times = {
+        "start_s": [w * window_s for w in range(len(rows))],
+        "end_s": [(w + 1) * window_s for w in range(len(rows))],
+    }
     phases = {name: [window_s / 2] * len(rows) for name in ("verify_s", "commit_s", "capture_s")}
-    kinds = {"kind": ["window"] * len(rows), "rows": rows, "padded": [-count % 4 for count in rows], "speculative": [True] * len(rows)}
+    kinds = {
+        "kind": ["window"] * len(rows),
+        "rows": rows,
+        "padded": [-count % 4 for count in rows],
+        "speculative": [True] * len(rows),
+    }
     pl.DataFrame({**kinds, "path": paths, **times, **phases}).write_parquet(path)
 
 
@@ -100,7 +148,12 @@ def figures(rounds: Sequence[Round], decode_s: float, captures: int) -> dict[str
         "acceptance_by_position": acceptance_by_position(rounds),
         "acceptance_novel": 0.7,
         "repetition": 0.1,
-        "split_s": {"verify": decode_s / 2, "commit_and_draft": decode_s / 4, "host": decode_s / 4, "capture": 0.0},
+        "split_s": {
+            "verify": decode_s / 2,
+            "commit_and_draft": decode_s / 4,
+            "host": decode_s / 4,
+            "capture": 0.0,
+        },
         "layouts": {"key": "slots", "hits": 3, "misses": 1, "captures": captures},
         "latency": {name: {"p50": 10.0, "p99": 20.0} for name in ("ttft_ms", "tpot_ms", "itl_ms")},
         "requests": [{"id": name, "tokens_per_s": 20.0} for name in ("a", "b")],

@@ -22,15 +22,35 @@ BUCKETS = Buckets((8,))  # bit-equal in fp32 too
 
 def requests(new: int, **options: Any) -> list[Request]:
     generator = torch.Generator().manual_seed(5)
-    prompts = [tuple(torch.randint(0, VOCAB, (length,), generator=generator).tolist()) for length in (1, 7, 33, 70, 2)]
-    return [Request(f"r{n}", prompt, new, **({"ignore_stop": True} | options)) for n, prompt in enumerate(prompts)]
+    prompts = [
+        tuple(torch.randint(0, VOCAB, (length,), generator=generator).tolist())
+        for length in (1, 7, 33, 70, 2)
+    ]
+    return [
+        Request(f"r{n}", prompt, new, **({"ignore_stop": True} | options))
+        for n, prompt in enumerate(prompts)
+    ]
 
 
 def engine(
-    target: DecoderTarget, drafter: Drafter | None, policy: Policy, *, key: str | None = None, slots: int = SLOTS, **options: Any
+    target: DecoderTarget,
+    drafter: Drafter | None,
+    policy: Policy,
+    *,
+    key: str | None = None,
+    slots: int = SLOTS,
+    **options: Any,
 ) -> Engine:
     """key: layouts are recorded by it; None: none are."""
-    executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=SLOTS,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=BUCKETS,
+        device=CPU,
+    )
     layout = Keyed(key, LayoutCache(4, CpuGraphs(executor.dry_run))) if key else None
     return Engine(executor, slots=slots, policy=policy, layout=layout, prefill_chunk=32, **options)
 
@@ -47,4 +67,7 @@ def tokens(engine_: Engine, todo: list[Request]) -> dict[str, tuple[int, ...]]:
 
 def alone(target: DecoderTarget, todo: list[Request]) -> dict[str, tuple[int, ...]]:
     """Plain decoding, one request at a time."""
-    return {request.id: decode(engine(target, None, StaticK(0), slots=1), [request])[request.id].tokens for request in todo}
+    return {
+        request.id: decode(engine(target, None, StaticK(0), slots=1), [request])[request.id].tokens
+        for request in todo
+    }

@@ -18,7 +18,14 @@ SLOTS, DEPTH = 6, 7  # slots: more than are used, and not a row count that bucke
 class Student(Teacher):
     drafter: Drafter
 
-    def __init__(self, target: Target, texts: dict[int, Tensor], *, slots: int = SLOTS, buckets: Buckets | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        texts: dict[int, Tensor],
+        *,
+        slots: int = SLOTS,
+        buckets: Buckets | None = None,
+    ) -> None:
         super().__init__(target, texts, slots, buckets=buckets)
 
     def begin(self, slot: int, count: int, chunk: int = 1_000, depth: int = 1) -> Drafted:
@@ -27,12 +34,16 @@ class Student(Teacher):
         _, hidden = self.prefill(slot, count, chunk)
         for start in range(0, count - 1, chunk):
             stop = min(start + chunk, count - 1)
-            self.drafter.prefill(slot, self.texts[slot][start : stop + 1].int(), hidden[start:stop], start)
+            self.drafter.prefill(
+                slot, self.texts[slot][start : stop + 1].int(), hidden[start:stop], start
+            )
         self.lengths[slot] = count - 1
         window = self.pack({slot: 1})
         rows = torch.zeros(len(window.ids), hidden.shape[1], dtype=hidden.dtype)
         rows[0] = hidden[-1]
-        drafted = self.drafter.advance(window, self.kept_in(slot, 1), self.picks(window), rows, depth)
+        drafted = self.drafter.advance(
+            window, self.kept_in(slot, 1), self.picks(window), rows, depth
+        )
         self.lengths[slot] = count
         return drafted
 
@@ -47,7 +58,9 @@ class Student(Teacher):
         return ints([count if s == slot else 0 for s in range(self.slots)])
 
     def picks(self, window: Any) -> Tensor:
-        places = list(zip(window.slots.tolist(), window.positions.tolist(), strict=True))[: int(window.starts[-1])]
+        places = list(zip(window.slots.tolist(), window.positions.tolist(), strict=True))[
+            : int(window.starts[-1])
+        ]
         after = [int(self.texts[slot][position + 1]) for slot, position in places]
         after += [0] * (len(window.ids) - len(after))
         return ints(after)

@@ -22,10 +22,18 @@ def environment() -> dict[str, str]:
     return {"PYTHONPATH": str(PROJECT), "PATH": os.environ["PATH"]}
 
 
-def sweep(cwd: Path, *overrides: str, library: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def sweep(
+    cwd: Path, *overrides: str, library: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """library: a folder of more packages; variables: of the environment."""
-    environ = environment() | variables | ({"PYTHONPATH": f"{PROJECT}{os.pathsep}{library}"} if library else {})
-    return subprocess.run(command(*overrides), cwd=cwd, capture_output=True, text=True, env=environ, timeout=170)
+    environ = (
+        environment()
+        | variables
+        | ({"PYTHONPATH": f"{PROJECT}{os.pathsep}{library}"} if library else {})
+    )
+    return subprocess.run(
+        command(*overrides), cwd=cwd, capture_output=True, text=True, env=environ, timeout=170
+    )
 
 
 def folder_of(cwd: Path, experiment: str = "sweep") -> Path:

@@ -36,7 +36,9 @@ def expected(request: Request, tape: Tape, limits: Limits = LIMITS) -> tuple[lis
     raise AssertionError("the tape is too short")
 
 
-def engine_of(requests: Mapping[Request, Tape], policy: Policy, *, limits: Limits = LIMITS, **options) -> Engine:
+def engine_of(
+    requests: Mapping[Request, Tape], policy: Policy, *, limits: Limits = LIMITS, **options
+) -> Engine:
     executor = TapeExecutor({request.id: tape for request, tape in requests.items()}, limits=limits)
     engine = Engine(executor, policy=policy, **options)
     for request in requests:

@@ -27,11 +27,20 @@ def ints(values: object) -> Tensor:
 class Teacher:
     """texts: by slot, token ids. lengths: by slot, how many of them are committed."""
 
-    def __init__(self, target: Target, texts: Mapping[int, Tensor], slots: int, *, buckets: Buckets | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        texts: Mapping[int, Tensor],
+        slots: int,
+        *,
+        buckets: Buckets | None = None,
+    ) -> None:
         self.target, self.slots = target, slots
         self.texts = dict(texts)
         self.lengths = dict.fromkeys(texts, 0)
-        self.buckets = Buckets((8,)) if buckets is None else buckets  # one row count: bit-equal on every CPU, in fp32 too
+        self.buckets = (
+            Buckets((8,)) if buckets is None else buckets
+        )  # one row count: bit-equal on every CPU, in fp32 too
 
     def prefill(self, slot: int, count: int, chunk: int = 1_000) -> tuple[Tensor, Tensor]:
         """The slot begins anew with `count` tokens: logits [width] of the last, hidden [count, hidden]."""
@@ -54,7 +63,11 @@ class Teacher:
         positions = ints([self.lengths.get(slot, 0) for slot in range(self.slots)])
         group_rows = ints([rows.get(slot, 0) for slot in range(self.slots)])
         return pack_window(
-            tokens[:, 0].contiguous(), tokens[:, 1:].contiguous(), positions, group_rows, bucket=self.buckets.round_up(sum(rows.values()))
+            tokens[:, 0].contiguous(),
+            tokens[:, 1:].contiguous(),
+            positions,
+            group_rows,
+            bucket=self.buckets.round_up(sum(rows.values())),
         )
 
     def verify(self, rows: Mapping[int, int]) -> tuple[Packed, dict[tuple[int, int], Row]]:
@@ -63,7 +76,9 @@ class Teacher:
         logits, hidden = self.target.verify(window)
         places = zip(window.slots.tolist(), window.positions.tolist(), strict=True)
         real = int(window.starts[-1])
-        return window, {place: Row(logits[i], hidden[i]) for i, place in enumerate(list(places)[:real])}
+        return window, {
+            place: Row(logits[i], hidden[i]) for i, place in enumerate(list(places)[:real])
+        }
 
     def commit(self, window: Packed, kept: Mapping[int, int]) -> Tensor:
         counts = ints([kept.get(slot, 0) for slot in range(self.slots)])
@@ -72,7 +87,9 @@ class Teacher:
             self.lengths[slot] += count
         return counts
 
-    def step(self, rows: Mapping[int, int], kept: Mapping[int, int] | None = None) -> dict[tuple[int, int], Row]:
+    def step(
+        self, rows: Mapping[int, int], kept: Mapping[int, int] | None = None
+    ) -> dict[tuple[int, int], Row]:
         """Verify and commit; kept: None = every row."""
         window, results = self.verify(rows)
         self.commit(window, rows if kept is None else kept)

@@ -29,22 +29,35 @@ class Case:
     """Caches that hold lengths[slot] rows, and a window of groups of `sizes` at them, then padding up to `bucket`."""
 
     def __init__(
-        self, shape: tuple[int, int, int], lengths: list[int], sizes: list[int], bucket: int, dtype: torch.dtype, blocks: int = 3
+        self,
+        shape: tuple[int, int, int],
+        lengths: list[int],
+        sizes: list[int],
+        bucket: int,
+        dtype: torch.dtype,
+        blocks: int = 3,
     ) -> None:
         torch.manual_seed(0)
         heads, kv_heads, size = shape
         self.lengths, self.sizes, self.scale = lengths, sizes, size**-0.5
         self.q = torch.randn(bucket, heads, size).to(dtype)
         self.k, self.v = (torch.randn(bucket, kv_heads, size).to(dtype) for _ in range(2))
-        self.keys, self.values = (torch.full((SLOTS, kv_heads, blocks * BLOCK, size), torch.nan, dtype=dtype) for _ in range(2))
+        self.keys, self.values = (
+            torch.full((SLOTS, kv_heads, blocks * BLOCK, size), torch.nan, dtype=dtype)
+            for _ in range(2)
+        )
         for slot, length in enumerate(lengths):
             self.keys[slot, :, :length] = torch.randn(kv_heads, length, size)
             self.values[slot, :, :length] = torch.randn(kv_heads, length, size)
         self.starts = ints([0, *torch.tensor(sizes).cumsum(0).tolist()])
-        rows = [length + i for length, size in zip(lengths, sizes, strict=True) for i in range(size)]
+        rows = [
+            length + i for length, size in zip(lengths, sizes, strict=True) for i in range(size)
+        ]
         self.positions = ints(rows + [0] * (bucket - len(rows)))
 
-    def run(self, counts: Tensor | None = None, *, writes: bool = True, sliding: int | None = None) -> Tensor:
+    def run(
+        self, counts: Tensor | None = None, *, writes: bool = True, sliding: int | None = None
+    ) -> Tensor:
         new = (self.k, self.v) if writes else (None, None)
         tensors = (self.q, *new, self.keys, self.values, self.positions, self.starts, counts)
         return window_attention_torch(*tensors, scale=self.scale, sliding=sliding)
@@ -52,8 +65,12 @@ class Case:
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 1, 1), (0, 0, 8), (11, 0, 3), (0, 0, 0)], ids=str)
-def test_a_window_is_written_and_attended(shape: tuple[int, int, int], sizes: tuple[int, ...], dtype: torch.dtype):
+@pytest.mark.parametrize(
+    "sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 1, 1), (0, 0, 8), (11, 0, 3), (0, 0, 0)], ids=str
+)
+def test_a_window_is_written_and_attended(
+    shape: tuple[int, int, int], sizes: tuple[int, ...], dtype: torch.dtype
+):
     case = Case(shape, [0, 62, 130], list(sizes), bucket=16, dtype=dtype)
     keys, values = case.keys.clone(), case.values.clone()
     out = case.run()
@@ -62,10 +79,17 @@ def test_a_window_is_written_and_attended(shape: tuple[int, int, int], sizes: tu
     for slot, (length, size) in enumerate(zip(case.lengths, sizes, strict=True)):
         for i in range(size):
             keys[slot, :, length + i], values[slot, :, length + i] = case.k[row], case.v[row]
-            expected = literal(case.q[row], keys[slot, :, : length + i + 1], values[slot, :, : length + i + 1], case.scale)
+            expected = literal(
+                case.q[row],
+                keys[slot, :, : length + i + 1],
+                values[slot, :, : length + i + 1],
+                case.scale,
+            )
             torch.testing.assert_close(out[row].double(), expected, atol=TOLERANCES[dtype], rtol=0)
             row += 1
-    torch.testing.assert_close(case.keys, keys, equal_nan=True, atol=0, rtol=0)  # nothing else was written
+    torch.testing.assert_close(
+        case.keys, keys, equal_nan=True, atol=0, rtol=0
+    )  # nothing else was written
     torch.testing.assert_close(case.values, values, equal_nan=True, atol=0, rtol=0)
 
 
@@ -73,7 +97,10 @@ def test_a_window_is_written_and_attended(shape: tuple[int, int, int], sizes: tu
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_longer_slot_in_company_changes_no_bit(shape: tuple[int, int, int], dtype: torch.dtype):
     for length in (3, 250, 700):
-        alone, beside = (Case(shape, [length, 1400, 0], [2, beside, 0], bucket=8, dtype=dtype, blocks=24) for beside in (0, 4))
+        alone, beside = (
+            Case(shape, [length, 1400, 0], [2, beside, 0], bucket=8, dtype=dtype, blocks=24)
+            for beside in (0, 4)
+        )
         assert torch.equal(alone.run()[:2], beside.run()[:2])
 
 
@@ -89,17 +116,24 @@ def test_a_sliding_window_sees_the_last_rows_only(sliding: int, dtype: torch.dty
     for slot, (length, size) in enumerate(zip(case.lengths, case.sizes, strict=True)):
         for own in range(length, length + size):
             seen = slice(max(0, own - sliding + 1), own + 1)
-            expected = literal(case.q[row], case.keys[slot, :, seen], case.values[slot, :, seen], case.scale)
+            expected = literal(
+                case.q[row], case.keys[slot, :, seen], case.values[slot, :, seen], case.scale
+            )
             torch.testing.assert_close(out[row].double(), expected, atol=TOLERANCES[dtype], rtol=0)
             row += 1
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("sliding", [None, *SLIDING])
-def test_a_row_has_the_same_bits_alone_as_behind_rows_that_see_more_blocks(sliding: int | None, dtype: torch.dtype):
+def test_a_row_has_the_same_bits_alone_as_behind_rows_that_see_more_blocks(
+    sliding: int | None, dtype: torch.dtype
+):
     """A group's blocks begin where its first row's window does: later rows of it see fewer of them."""
     for length in (60, 127, 163):
-        group, alone = (Case(SHAPES[0], [length, 5, 0], [8, 0, 0], bucket=8, dtype=dtype, blocks=4) for _ in range(2))
+        group, alone = (
+            Case(SHAPES[0], [length, 5, 0], [8, 0, 0], bucket=8, dtype=dtype, blocks=4)
+            for _ in range(2)
+        )
         together = group.run(sliding=sliding)
         for row in range(8):
             alone.q[0], alone.k[0], alone.v[0] = group.q[row], group.k[row], group.v[row]
@@ -134,7 +168,9 @@ def test_p11_after_a_rejection_a_sliding_window_sees_the_kept_rows_and_those_bef
 
 
 def test_only_rows_that_count_are_written_and_seen():
-    case, other = (Case(SHAPES[0], [5, 40, 9], [2, 4, 2], bucket=8, dtype=torch.float32) for _ in range(2))
+    case, other = (
+        Case(SHAPES[0], [5, 40, 9], [2, 4, 2], bucket=8, dtype=torch.float32) for _ in range(2)
+    )
     other.k[3:6] = other.v[3:6] = other.q[3:6] = torch.nan
     out = case.run(ints([2, 1, 0]))
     assert torch.equal(out, other.run(ints([2, 1, 0])))
@@ -152,14 +188,19 @@ def test_a_chunk_of_a_prompt(sliding: int | None, start: int, count: int, dtype:
     if sliding is not None:
         case.keys[1, :, : max(0, start - sliding + 1)] = torch.nan
     options = {"scale": case.scale, "sliding": sliding}
-    out = prefill_attention_torch(case.q, case.k, case.v, case.keys, case.values, 1, start, **options)
+    out = prefill_attention_torch(
+        case.q, case.k, case.v, case.keys, case.values, 1, start, **options
+    )
     assert torch.equal(case.keys[1, :, start : start + count], case.k.transpose(0, 1))
     for i, own in enumerate(range(start, start + count)):
         seen = slice(0 if sliding is None else max(0, own - sliding + 1), own + 1)
         expected = literal(case.q[i], case.keys[1, :, seen], case.values[1, :, seen], case.scale)
         torch.testing.assert_close(out[i].double(), expected, atol=TOLERANCES[dtype], rtol=0)
     before = [case.keys.clone(), case.values.clone()]
-    assert torch.equal(prefill_attention_torch(case.q, None, None, case.keys, case.values, 1, start, **options), out)
+    assert torch.equal(
+        prefill_attention_torch(case.q, None, None, case.keys, case.values, 1, start, **options),
+        out,
+    )
     for cache, old in zip((case.keys, case.values), before, strict=True):
         torch.testing.assert_close(cache, old, equal_nan=True, atol=0, rtol=0)
 

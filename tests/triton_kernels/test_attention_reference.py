@@ -13,7 +13,11 @@ from tests.triton_kernels.test_gated_delta import Rows, literal
 from triton_kernels.attention import window_attention_torch
 from triton_kernels.gated_delta import gated_delta_commit_torch, gated_delta_verify_torch
 
-ERROR = {torch.float32: 4e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # of the largest value; see docs/kernels.md
+ERROR = {
+    torch.float32: 4e-6,
+    torch.bfloat16: 1e-2,
+    torch.float16: 2e-3,
+}  # of the largest value; see docs/kernels.md
 
 
 def reference(data: AttentionData) -> Tensor:
@@ -23,8 +27,12 @@ def reference(data: AttentionData) -> Tensor:
     for slot, first, rows in data.groups():
         for row in range(first, first + rows):
             length = int(data.positions[first])
-            keys = torch.cat([data.keys[slot, :, :length], data.k[first : row + 1].transpose(0, 1)], 1)
-            values = torch.cat([data.values[slot, :, :length], data.v[first : row + 1].transpose(0, 1)], 1)
+            keys = torch.cat(
+                [data.keys[slot, :, :length], data.k[first : row + 1].transpose(0, 1)], 1
+            )
+            values = torch.cat(
+                [data.values[slot, :, :length], data.v[first : row + 1].transpose(0, 1)], 1
+            )
             seen = slice(-data.sliding if data.sliding else None, None)
             keys, values = (x[:, seen].double().repeat_interleave(share, 0) for x in (keys, values))
             scores = (keys @ data.q[row].double()[:, :, None])[..., 0] * data.scale  # [heads, n]
@@ -42,7 +50,10 @@ def attention_windows(draw: st.DrawFn) -> AttentionData:
     sizes = [draw(st.integers(0, 8)) for _ in range(slots)]
     return attention_data(
         draw(st.integers(0, 99)),
-        lengths=[draw(st.sampled_from((0, 1, 63, 64, 100, 130)) | st.integers(0, 200)) for _ in range(slots)],
+        lengths=[
+            draw(st.sampled_from((0, 1, 63, 64, 100, 130)) | st.integers(0, 200))
+            for _ in range(slots)
+        ],
         sizes=sizes,
         bucket=sum(sizes) + draw(st.integers(1, 2)),
         shape=draw(st.sampled_from(((4, 2, 16), (6, 3, 20), (3, 1, 7)))),
@@ -59,16 +70,25 @@ def attention_windows(draw: st.DrawFn) -> AttentionData:
 def test_attention(data: AttentionData):
     want = reference(data)
     out = window_attention_torch(*data.tensors(), **data.options)
-    torch.testing.assert_close(out.double(), want, atol=ERROR[out.dtype] * max(1.0, float(data.v.abs().max())), rtol=0)
+    torch.testing.assert_close(
+        out.double(), want, atol=ERROR[out.dtype] * max(1.0, float(data.v.abs().max())), rtol=0
+    )
 
 
 @pytest.mark.parametrize("only", range(3))
 def test_all_slots_empty_but_one(only: int):
     sizes = [2 if slot == only else 0 for slot in range(3)]
     for length in (0, 1, 200):
-        data = attention_data(length, lengths=[length] * 3, sizes=sizes, poison=torch.finfo(torch.float32).max)
+        data = attention_data(
+            length, lengths=[length] * 3, sizes=sizes, poison=torch.finfo(torch.float32).max
+        )
         want = reference(data)
-        torch.testing.assert_close(window_attention_torch(*data.tensors(), **data.options).double(), want, atol=4e-6, rtol=0)
+        torch.testing.assert_close(
+            window_attention_torch(*data.tensors(), **data.options).double(),
+            want,
+            atol=4e-6,
+            rtol=0,
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,7 +101,9 @@ def test_delta_rule(seed: int):
     out = gated_delta_verify_torch(*data.verify_arguments(), deltas=data.deltas)
     states, *rest = data.commit_arguments()
     gated_delta_commit_torch(states, *rest)
-    for slot, (first, stop) in enumerate(zip(data.starts.tolist(), data.starts.tolist()[1:], strict=False)):
+    for slot, (first, stop) in enumerate(
+        zip(data.starts.tolist(), data.starts.tolist()[1:], strict=False)
+    ):
         here = list(range(first, stop))
         want, _ = literal(rows, twin.states[slot], here)
         torch.testing.assert_close(out[first:stop].double(), want.double(), atol=1e-5, rtol=0)

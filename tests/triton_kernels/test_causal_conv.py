@@ -8,7 +8,11 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from tests.support.teacher import ints
-from triton_kernels.causal_conv import causal_conv_commit_torch, causal_conv_prefill_torch, causal_conv_verify_torch
+from triton_kernels.causal_conv import (
+    causal_conv_commit_torch,
+    causal_conv_prefill_torch,
+    causal_conv_verify_torch,
+)
 
 SLOTS = 3
 
@@ -16,14 +20,25 @@ SLOTS = 3
 def literal(line: Tensor, weight: Tensor) -> Tensor:
     """Outputs of all rows of line [taps - 1 + n, channels] that have their whole past."""
     taps = len(weight)
-    return torch.stack([silu((line[i : i + taps].double() * weight.double()).sum(0)) for i in range(len(line) - taps + 1)])
+    return torch.stack(
+        [
+            silu((line[i : i + taps].double() * weight.double()).sum(0))
+            for i in range(len(line) - taps + 1)
+        ]
+    )
 
 
 @pytest.mark.parametrize(("taps", "channels"), [(4, 32), (3, 19), (2, 1)])
-@pytest.mark.parametrize("sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 1, 1), (0, 0, 8), (0, 0, 0)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 1, 1), (0, 0, 8), (0, 0, 0)], ids=str
+)
 def test_a_window_and_its_commit(taps: int, channels: int, sizes: tuple[int, ...]):
     torch.manual_seed(0)
-    x, weight, states = torch.randn(8, channels), torch.randn(taps, channels), torch.randn(SLOTS, taps - 1, channels)
+    x, weight, states = (
+        torch.randn(8, channels),
+        torch.randn(taps, channels),
+        torch.randn(SLOTS, taps - 1, channels),
+    )
     before = states.clone()
     starts = ints([0, *torch.tensor(sizes).cumsum(0).tolist()])
     out = causal_conv_verify_torch(x, weight, states, starts)
@@ -34,15 +49,26 @@ def test_a_window_and_its_commit(taps: int, channels: int, sizes: tuple[int, ...
     for slot, (first, size) in enumerate(zip(starts.tolist(), sizes, strict=False)):
         line = torch.cat([before[slot], x[first : first + size]])
         if size:
-            torch.testing.assert_close(out[first : first + size].double(), literal(line, weight), atol=1e-5, rtol=0)
+            torch.testing.assert_close(
+                out[first : first + size].double(), literal(line, weight), atol=1e-5, rtol=0
+            )
         assert torch.equal(layers[0, slot], line[kept[slot] : kept[slot] + taps - 1])
-        assert torch.equal(layers[1, slot], torch.cat([before[slot], 2 * x[first : first + size]])[kept[slot] : kept[slot] + taps - 1])
+        assert torch.equal(
+            layers[1, slot],
+            torch.cat([before[slot], 2 * x[first : first + size]])[
+                kept[slot] : kept[slot] + taps - 1
+            ],
+        )
 
 
 @pytest.mark.parametrize("channels", [1, 19, 33])
 def test_a_row_has_the_same_bits_anywhere_in_a_window(channels: int):
     torch.manual_seed(1)
-    weight, states, row = torch.randn(4, channels), torch.randn(8, 3, channels), torch.randn(channels)
+    weight, states, row = (
+        torch.randn(4, channels),
+        torch.randn(8, 3, channels),
+        torch.randn(channels),
+    )
     states[:] = states[0]
     out = causal_conv_verify_torch(row.expand(8, -1).contiguous(), weight, states, ints(range(9)))
     assert torch.equal(out, out[:1].expand(8, -1))
@@ -54,7 +80,9 @@ def test_a_prompt_in_one_or_two_chunks(count: int):
     x, weight = torch.randn(count + 3, 19), torch.randn(4, 19)
     whole, chunked = torch.zeros(3, 19), torch.zeros(3, 19)
     out = causal_conv_prefill_torch(x, weight, whole)
-    torch.testing.assert_close(out.double(), literal(torch.cat([torch.zeros(3, 19), x]), weight), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        out.double(), literal(torch.cat([torch.zeros(3, 19), x]), weight), atol=1e-5, rtol=0
+    )
     parts = [causal_conv_prefill_torch(part, weight, chunked) for part in (x[:count], x[count:])]
     torch.testing.assert_close(torch.cat(parts), out, atol=1e-6, rtol=0)
     assert torch.equal(whole, x[-3:])

@@ -28,7 +28,11 @@ from tests.support.kernels.variants import (
 from triton_kernels import argmax
 
 DOCS = ROOT / "docs" / "kernels.md"
-ACCEPTS = [name for name in VARIANTS if "all" in name or ("accept" in name.split()[-1] and "advance" in name)]
+ACCEPTS = [
+    name
+    for name in VARIANTS
+    if "all" in name or ("accept" in name.split()[-1] and "advance" in name)
+]
 PICKS = [name for name in VARIANTS if "argmax" in name]
 
 
@@ -37,7 +41,9 @@ PICKS = [name for name in VARIANTS if "argmax" in name]
 def test_nothing_spills(name, arch):
     used = resources(compiled(name, arch).files["cubin"])
     assert (used.stack, used.local, used.count("LDL", "STL")) == (0, 0, 0)
-    assert used.registers <= 65536 // (compiled(name, arch).warps * 32) // 2  # two programs on a multiprocessor
+    assert (
+        used.registers <= 65536 // (compiled(name, arch).warps * 32) // 2
+    )  # two programs on a multiprocessor
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -55,7 +61,9 @@ def test_logits_are_read_by_the_widest_loads(name, arch):
 def test_atomics_are_as_designed(name, arch):
     """One relaxed maximum and one ticket that releases and acquires; a pick also takes its key in one exchange."""
     # whether a maximum that nobody reads is `red` or `atom` is up to the compiler
-    atomics = sorted(re.findall(r"(?<![\w.])(?:atom|red)\.global\.([\w.]+)", compiled(name, arch).ptx))
+    atomics = sorted(
+        re.findall(r"(?<![\w.])(?:atom|red)\.global\.([\w.]+)", compiled(name, arch).ptx)
+    )
     best, ticket, exchange = "gpu.relaxed.max.s64", "gpu.acq_rel.add.u32", "gpu.relaxed.exch.b64"
     want = {"row_argmax": [ticket, exchange, best], "all": [ticket, best], "accept": [ticket, best]}
     kind = name.split()[0] if name in PICKS else name.split()[1] if "advance" in name else ""
@@ -90,15 +98,26 @@ def test_compiles_for_gfx942(name):
 def test_docs_record_the_figures():
     recorded = DOCS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
     if recorded.startswith(f"Triton {triton.__version__}:"):
-        assert recorded == table(), "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
+        assert recorded == table(), (
+            "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
+        )
     assert all(f"| {name} |" in recorded for name in VARIANTS)
 
 
-FAST = [(name, arch) for name in ("bf16, 16 heads of 128 over 2", "fp32, 16 heads of 128 over 2") for arch in (90, 120)]
+FAST = [
+    (name, arch)
+    for name in ("bf16, 16 heads of 128 over 2", "fp32, 16 heads of 128 over 2")
+    for arch in (90, 120)
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "arch"), [pytest.param(n, a, marks=() if (n, a) in FAST else pytest.mark.slow) for n in ATTENTION for a in ARCHS]
+    ("name", "arch"),
+    [
+        pytest.param(n, a, marks=() if (n, a) in FAST else pytest.mark.slow)
+        for n in ATTENTION
+        for a in ARCHS
+    ],
 )
 def test_attention_does_not_spill_and_fits(name, arch):
     for launch in attention_kernels(name, arch):
@@ -116,7 +135,13 @@ def test_attention_reads_the_cache_by_the_widest_loads_and_multiplies_in_matrix_
     assert resources(merge.files["cubin"]).count("LDG.E.128") > 0
 
 
-@pytest.mark.parametrize("name", ["bf16, 16 heads of 128 over 2", *(pytest.param(n, marks=pytest.mark.slow) for n in [*ATTENTION][1:])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bf16, 16 heads of 128 over 2",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in [*ATTENTION][1:]),
+    ],
+)
 def test_attention_compiles_for_gfx942(name):
     for launch in attention_kernels(name, "gfx942"):
         assert launch.shared <= 64 << 10
@@ -126,7 +151,9 @@ def test_attention_compiles_for_gfx942(name):
 def test_docs_record_the_figures_of_attention():
     recorded = DOCS.read_text().partition(BEGIN_ATTENTION)[2].partition(END_ATTENTION)[0].strip()
     if recorded.startswith(f"Triton {triton.__version__}:"):
-        assert recorded == attention_table(), "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
+        assert recorded == attention_table(), (
+            "run python -m tests.support.kernels.variants and put its table into docs/kernels.md"
+        )
     assert all(f"| {name} |" in recorded for name in ATTENTION)
 
 

@@ -87,8 +87,20 @@ def test_a_tie_across_chunks_goes_to_the_lowest_id(arch):
 @pytest.mark.parametrize("dtype", DTYPES, ids=DTYPE_IDS)
 def test_extremes_of_every_dtype(dtype, arch):
     info = torch.finfo(dtype)
-    special = [0.0, -0.0, info.max, -info.max, info.tiny, -info.tiny, float("inf"), float("-inf"), info.smallest_normal / 2]
-    rows = [[a, b] for a in special for b in special] + [[nan, a] for a in special[:2] for nan in (math.nan, -math.nan)]
+    special = [
+        0.0,
+        -0.0,
+        info.max,
+        -info.max,
+        info.tiny,
+        -info.tiny,
+        float("inf"),
+        float("-inf"),
+        info.smallest_normal / 2,
+    ]
+    rows = [[a, b] for a in special for b in special] + [
+        [nan, a] for a in special[:2] for nan in (math.nan, -math.nan)
+    ]
     logits = torch.tensor(rows, dtype=dtype)
     with emulated(arch):
         same(argmax._launch(logits, 2, None, None), row_argmax_torch(logits))
@@ -114,7 +126,12 @@ def long_row(kernels: Any = KERNELS) -> None:
         memory.place(table.view(np.uint8), i * base + row * table.itemsize)
     arguments = [base, stride, vocab, 0, 0, 0, *(i * base for i in range(2, 6))]
     run(driver.launches[0].ptx, (1 << 20, 1), arguments, memory=memory, programs=[(row, 0, 0)])
-    assert {name: table.item() for name, table in start.items()} == {"ids": 17, "faults": 0, "keys": -(2**63), "tickets": 0}
+    assert {name: table.item() for name, table in start.items()} == {
+        "ids": 17,
+        "faults": 0,
+        "keys": -(2**63),
+        "tickets": 0,
+    }
 
 
 def test_a17_row_times_stride_beyond_31_bits():
@@ -129,7 +146,9 @@ def test_scratch_is_left_as_it_was_found():
     assert (int(keys.max()), int(tickets.max())) == (-(2**63), 0)
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("pack", {"slots": 0}), ("accept", {"slots": 0}), ("advance", {"slots": 0})])
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("pack", {"slots": 0}), ("accept", {"slots": 0}), ("advance", {"slots": 0})]
+)
 def test_nothing_is_launched_without_slots(name, sizes):
     with emulated(90) as driver:
         for seed in range(4):

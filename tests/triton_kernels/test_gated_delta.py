@@ -10,10 +10,19 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from tests.support.teacher import ints
-from triton_kernels.gated_delta import gated_delta_commit_torch, gated_delta_prefill_torch, gated_delta_verify_torch
+from triton_kernels.gated_delta import (
+    gated_delta_commit_torch,
+    gated_delta_prefill_torch,
+    gated_delta_verify_torch,
+)
 
 SLOTS = 3
-SHAPES = [(2, 4, 16, 16), (3, 9, 10, 14), (1, 1, 5, 3), (2, 2, 8, 4)]  # key heads, heads, key size, value size
+SHAPES = [
+    (2, 4, 16, 16),
+    (3, 9, 10, 14),
+    (1, 1, 5, 3),
+    (2, 2, 8, 4),
+]  # key heads, heads, key size, value size
 
 
 class Rows(NamedTuple):
@@ -29,7 +38,13 @@ def some_rows(shape: tuple[int, int, int, int], count: int, seed: int = 0) -> tu
     torch.manual_seed(seed)
     key_heads, heads, key_size, value_size = shape
     q, k = (normalize(torch.randn(count, key_heads, key_size), dim=-1) for _ in range(2))
-    rows = Rows(q, k, torch.randn(count, heads, value_size), torch.rand(count, heads), torch.rand(count, heads))
+    rows = Rows(
+        q,
+        k,
+        torch.randn(count, heads, value_size),
+        torch.rand(count, heads),
+        torch.rand(count, heads),
+    )
     return rows, torch.randn(SLOTS, heads, key_size, value_size)
 
 
@@ -38,7 +53,9 @@ def literal(rows: Rows, state: Tensor, which: list[int]) -> tuple[Tensor, Tensor
     share = rows.v.shape[1] // rows.k.shape[1]
     state, out = state.double(), []
     for i in which:
-        q, k = (x[i].double().repeat_interleave(share, 0)[:, :, None] for x in (rows.q, rows.k))  # [heads, key size, 1]
+        q, k = (
+            x[i].double().repeat_interleave(share, 0)[:, :, None] for x in (rows.q, rows.k)
+        )  # [heads, key size, 1]
         state = state * rows.decay[i].double()[:, None, None]
         delta = (rows.v[i].double() - (state * k).sum(1)) * rows.beta[i].double()[:, None]
         state = state + k * delta[:, None]
@@ -47,8 +64,12 @@ def literal(rows: Rows, state: Tensor, which: list[int]) -> tuple[Tensor, Tensor
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 2, 4), (1, 1, 1), (0, 0, 8), (0, 0, 0)], ids=str)
-def test_verify_follows_the_rule_and_commit_moves_by_the_kept_rows(shape: tuple[int, int, int, int], sizes: tuple[int, ...]):
+@pytest.mark.parametrize(
+    "sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 2, 4), (1, 1, 1), (0, 0, 8), (0, 0, 0)], ids=str
+)
+def test_verify_follows_the_rule_and_commit_moves_by_the_kept_rows(
+    shape: tuple[int, int, int, int], sizes: tuple[int, ...]
+):
     rows, states = some_rows(shape, 8)
     before = states.clone()
     starts = ints([0, *torch.tensor(sizes).cumsum(0).tolist()])
@@ -62,7 +83,9 @@ def test_verify_follows_the_rule_and_commit_moves_by_the_kept_rows(shape: tuple[
     gated_delta_commit_torch(*layers, starts, ints(kept))
     for slot, (first, size) in enumerate(zip(starts.tolist(), sizes, strict=False)):
         expected, _ = literal(rows, before[slot], list(range(first, first + size)))
-        torch.testing.assert_close(out[first : first + size].double(), expected.double(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            out[first : first + size].double(), expected.double(), atol=1e-5, rtol=0
+        )
         _, after = literal(rows, before[slot], list(range(first, first + kept[slot])))
         torch.testing.assert_close(layers[0][0, slot].double(), after, atol=1e-5, rtol=0)
         assert kept[slot] or torch.equal(layers[0][0, slot], before[slot])
@@ -75,12 +98,24 @@ def test_a_group_of_four_has_the_bits_of_four_windows_of_one(shape: tuple[int, i
     whole, one_by_one = states.clone()[None], states.clone()[None]
     deltas = torch.empty_like(rows.v)
     out = gated_delta_verify_torch(*rows, states, ints([0, 0, 4, 4]), deltas=deltas)
-    gated_delta_commit_torch(whole, rows.k[None], deltas[None], rows.decay[None], ints([0, 0, 4, 4]), ints([0, 4, 0]))
+    gated_delta_commit_torch(
+        whole, rows.k[None], deltas[None], rows.decay[None], ints([0, 0, 4, 4]), ints([0, 4, 0])
+    )
     for i in range(4):
         row = Rows(*(x[i : i + 1] for x in rows))
         delta = torch.empty_like(row.v)
-        assert torch.equal(gated_delta_verify_torch(*row, one_by_one[0], ints([0, 0, 1, 1]), deltas=delta), out[i : i + 1])
-        gated_delta_commit_torch(one_by_one, row.k[None], delta[None], row.decay[None], ints([0, 0, 1, 1]), ints([0, 1, 0]))
+        assert torch.equal(
+            gated_delta_verify_torch(*row, one_by_one[0], ints([0, 0, 1, 1]), deltas=delta),
+            out[i : i + 1],
+        )
+        gated_delta_commit_torch(
+            one_by_one,
+            row.k[None],
+            delta[None],
+            row.decay[None],
+            ints([0, 0, 1, 1]),
+            ints([0, 1, 0]),
+        )
     assert torch.equal(whole, one_by_one)
 
 
@@ -98,14 +133,18 @@ def test_a_prompt_follows_the_rule(shape: tuple[int, int, int, int], count: int)
 def test_a_prompt_has_the_same_bits_in_every_slot(shape: tuple[int, int, int, int]):
     rows, states = some_rows(shape, 70, seed=3)
     states[:] = states[0]
-    outs = [gated_delta_prefill_torch(*rows[:3], rows.decay.log(), rows.beta, state) for state in states]
+    outs = [
+        gated_delta_prefill_torch(*rows[:3], rows.decay.log(), rows.beta, state) for state in states
+    ]
     assert all(torch.equal(out, outs[0]) for out in outs)
     assert all(torch.equal(state, states[0]) for state in states)
 
 
 def test_a_decay_that_forgets_everything_overflows_nothing():
     rows, states = some_rows(SHAPES[0], 70)
-    out = gated_delta_prefill_torch(*rows[:3], torch.full_like(rows.decay, -60.0), rows.beta, states[0])
+    out = gated_delta_prefill_torch(
+        *rows[:3], torch.full_like(rows.decay, -60.0), rows.beta, states[0]
+    )
     assert out.isfinite().all()
     assert states[0].isfinite().all()
 
@@ -113,8 +152,17 @@ def test_a_decay_that_forgets_everything_overflows_nothing():
 def test_refusals_name_the_tensor():
     rows, states = some_rows(SHAPES[1], 2)
     with pytest.raises(ValueError, match=r"beta has shape \[2, 8\], expected \[2, 9\]"):
-        gated_delta_verify_torch(*rows[:4], rows.beta[:, 1:], states, ints([0, 0, 0, 0]), deltas=rows.v)
+        gated_delta_verify_torch(
+            *rows[:4], rows.beta[:, 1:], states, ints([0, 0, 0, 0]), deltas=rows.v
+        )
     with pytest.raises(ValueError, match="v has 8 heads, expected a multiple of 3 key heads"):
         gated_delta_prefill_torch(rows.q, rows.k, rows.v[:, 1:], rows.decay, rows.beta, states[0])
     with pytest.raises(ValueError, match=r"kept has shape \[2\], expected \[3\]"):
-        gated_delta_commit_torch(states[None], rows.k[None], rows.v[None], rows.decay[None], ints([0, 1, 2, 2]), ints([1, 1]))
+        gated_delta_commit_torch(
+            states[None],
+            rows.k[None],
+            rows.v[None],
+            rows.decay[None],
+            ints([0, 1, 2, 2]),
+            ints([1, 1]),
+        )

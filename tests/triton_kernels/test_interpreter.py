@@ -11,7 +11,14 @@ from tests.support import ROOT
 
 
 def interpret(*seeds: int, program: str = "interpret") -> None:
-    command = [sys.executable, "-W", "ignore", "-m", f"tests.triton_kernels.{program}", *map(str, seeds)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        f"tests.triton_kernels.{program}",
+        *map(str, seeds),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

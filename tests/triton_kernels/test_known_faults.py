@@ -12,7 +12,17 @@ from torch import Tensor
 
 from tests.emulator.driver import emulated
 from tests.support.kernels.checks import same
-from triton_kernels import Packed, SlotLimits, SlotState, accept, advance, advance_window, argmax, pack, pack_window_torch
+from triton_kernels import (
+    Packed,
+    SlotLimits,
+    SlotState,
+    accept,
+    advance,
+    advance_window,
+    argmax,
+    pack,
+    pack_window_torch,
+)
 from triton_kernels.accept import LENGTH, RUNNING, STOP
 
 ANCHOR, N = 99, 10  # the anchor; tokens in the cache before the window
@@ -23,7 +33,9 @@ def ints(*values: Any) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
-def picks_of(arch: int, logits: Tensor, banned: Tensor | None = None, counts: Tensor | None = None) -> tuple[list[int], list[bool]]:
+def picks_of(
+    arch: int, logits: Tensor, banned: Tensor | None = None, counts: Tensor | None = None
+) -> tuple[list[int], list[bool]]:
     with emulated(arch):
         got = argmax._launch(logits, logits.shape[1], banned, counts)
     same(got, argmax._twin(logits, logits.shape[1], banned, counts))
@@ -31,12 +43,26 @@ def picks_of(arch: int, logits: Tensor, banned: Tensor | None = None, counts: Te
 
 
 def commit(
-    arch: int, drafts: Sequence[int], picks: Sequence[int], *, stop: Sequence[int] = (), room: int = 10, produced: int = 0, min_new: int = 0
+    arch: int,
+    drafts: Sequence[int],
+    picks: Sequence[int],
+    *,
+    stop: Sequence[int] = (),
+    room: int = 10,
+    produced: int = 0,
+    min_new: int = 0,
 ) -> tuple[list[int], int, int, int]:
     """(tokens, kept, next anchor, finish) of one slot."""
     per_slot = [ints(value) for value in (ANCHOR, N, produced, produced + room, 1000, min_new)]
     stops = torch.tensor(stop, dtype=torch.int32).reshape(1, -1)
-    inputs = (ints(*picks), torch.zeros(len(picks), dtype=torch.bool), ints(ANCHOR, *drafts), ints(0, len(picks)), *per_slot, stops)
+    inputs = (
+        ints(*picks),
+        torch.zeros(len(picks), dtype=torch.bool),
+        ints(ANCHOR, *drafts),
+        ints(0, len(picks)),
+        *per_slot,
+        stops,
+    )
     inputs = (*inputs, ints(len(stop)))
     with emulated(arch):
         kept, tokens, anchors, finish = got = accept._launch(4, *inputs)
@@ -54,7 +80,12 @@ def test_a03_a_drafted_stop_id_that_the_target_did_not_pick_ends_nothing(arch):
 
 def test_a05_never_more_tokens_than_room(arch):
     for room in (1, 2, 3, 4):
-        assert commit(arch, [1, 2, 3], [1, 2, 3, 4], room=room) == ([1, 2, 3, 4][:room], room, room, LENGTH)
+        assert commit(arch, [1, 2, 3], [1, 2, 3, 4], room=room) == (
+            [1, 2, 3, 4][:room],
+            room,
+            room,
+            LENGTH,
+        )
 
 
 def test_a07_every_stop_id_counts(arch):
@@ -71,11 +102,31 @@ def test_a09_stop_ids_are_banned_by_output_number(arch):
         logits[row, [first, second]] = torch.tensor([3.0, 2.0])
     picks, _ = picks_of(arch, logits, ints(7).repeat(4, 1), ints(1, 1, 0, 0))
     assert picks[:3] == [8, 9, 7]
-    assert commit(arch, [8, 9, 4], picks, stop=[7], produced=1, min_new=3) == ([8, 9, 7], 3, 7, STOP)
+    assert commit(arch, [8, 9, 4], picks, stop=[7], produced=1, min_new=3) == (
+        [8, 9, 7],
+        3,
+        7,
+        STOP,
+    )
     state = SlotState(ints(ANCHOR), ints(N), ints(1), ints(1), ints(3), ints([8, 9, 4]), ints(0))
     limits = SlotLimits(ints(100), ints(1000), ints(3), ints(3), ints([7]), ints(1))
-    window = Packed(*pack_window_torch(state.anchors, state.drafts, state.positions, ints(4), bucket=4))
-    arguments = advance._check("accept", state, limits, window, logits, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True)
+    window = Packed(
+        *pack_window_torch(state.anchors, state.drafts, state.positions, ints(4), bucket=4)
+    )
+    arguments = advance._check(
+        "accept",
+        state,
+        limits,
+        window,
+        logits,
+        None,
+        None,
+        4,
+        "rotate_grow",
+        0,
+        (1, 2, 4),
+        dense=True,
+    )
     with emulated(arch):
         _, result = advance._launch(*arguments)
     assert result[:, 0].tolist() == [4, 3, STOP, 8, 9, 7, 0]
@@ -100,12 +151,29 @@ def test_a13_a_faulty_row_is_never_token_0(arch):
 
 def test_a15_a_slot_without_drafts_gives_one_row_whatever_its_buffer_holds(arch):
     state = SlotState(ints(ANCHOR), ints(N), ints(0), ints(1), ints(0), ints([0, 0, 0]), ints(0))
-    limits = SlotLimits(ints(5), ints(1000), ints(0), ints(3), torch.zeros(1, 0, dtype=torch.int32), ints(0))
+    limits = SlotLimits(
+        ints(5), ints(1000), ints(0), ints(3), torch.zeros(1, 0, dtype=torch.int32), ints(0)
+    )
     window = Packed(*(torch.full((4,), 7, dtype=torch.int32) for _ in range(4)), ints(0, 0))
-    plan = advance._check("plan", state, limits, window, None, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True)
+    plan = advance._check(
+        "plan", state, limits, window, None, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True
+    )
     with emulated(arch):
         advance._launch(*plan)
-        accepted = advance._check("accept", state, limits, window, torch.eye(4), None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True)
+        accepted = advance._check(
+            "accept",
+            state,
+            limits,
+            window,
+            torch.eye(4),
+            None,
+            None,
+            4,
+            "rotate_grow",
+            0,
+            (1, 2, 4),
+            dense=True,
+        )
         _, result = advance._launch(*accepted)
     assert (window.ids.tolist(), window.starts.tolist()) == ([ANCHOR, 0, 0, 0], [0, 1])
     assert result[:, 0].tolist() == [1, 1, RUNNING, 0, 0, 0, 0]
@@ -126,14 +194,37 @@ def test_p05_proposals_come_from_the_slots_own_last_kept_row(arch):
     drafts = ints([20, 0, 0], [21, 0, 0], [22, 23, 24])
     with emulated(arch):
         window = Packed(*pack._launch(anchors, drafts, positions, groups, 8))
-    assert (window.slots.tolist(), window.group_index.tolist()) == ([0, 0, 1, 1, 2, 2, 2, 2], [0, 1, 0, 1, 0, 1, 2, 3])
+    assert (window.slots.tolist(), window.group_index.tolist()) == (
+        [0, 0, 1, 1, 2, 2, 2, 2],
+        [0, 1, 0, 1, 0, 1, 2, 3],
+    )
     logits = torch.zeros(8, 40)
     logits[range(8), [30, 31, 21, 32, 22, 23, 33, 34]] = 1.0
     hidden = (100 * window.slots + window.group_index)[:, None].repeat(1, 3).contiguous()
     three = torch.ones(3, dtype=torch.int32)
     state = SlotState(anchors, positions, 0 * three, three, 0 * three, drafts.clone(), ints(2))
-    limits = SlotLimits(100 * three, 1000 * three, 0 * three, 3 * three, torch.zeros(3, 0, dtype=torch.int32), 0 * three)
-    arguments = advance._check("all", state, limits, window, logits, hidden, None, 8, "rotate_grow", 0, (1, 2, 4), dense=True)
+    limits = SlotLimits(
+        100 * three,
+        1000 * three,
+        0 * three,
+        3 * three,
+        torch.zeros(3, 0, dtype=torch.int32),
+        0 * three,
+    )
+    arguments = advance._check(
+        "all",
+        state,
+        limits,
+        window,
+        logits,
+        hidden,
+        None,
+        8,
+        "rotate_grow",
+        0,
+        (1, 2, 4),
+        dense=True,
+    )
     with emulated(arch):
         advance._launch(*arguments)
     assert state.drafts[:, 0].tolist() == [0, 101, 202]
@@ -147,18 +238,45 @@ def test_k09_row_counts_first_seen_in_a_capture_compile_nothing(arch):
     def window(slots: int, bucket: int, vocab: int, offset: int) -> None:
         per_slot = torch.ones(slots, dtype=torch.int32)
         logits = torch.zeros(bucket, vocab + offset, dtype=torch.bfloat16)[:, offset:]
-        picks, faults = argmax._launch(logits, vocab, torch.zeros(bucket, 1, dtype=torch.int32), torch.zeros(bucket, dtype=torch.int32))
+        picks, faults = argmax._launch(
+            logits,
+            vocab,
+            torch.zeros(bucket, 1, dtype=torch.int32),
+            torch.zeros(bucket, dtype=torch.int32),
+        )
         drafts = torch.zeros(slots, 3, dtype=torch.int32)
         packed = pack._launch(per_slot, drafts, per_slot, per_slot, bucket)
-        accept._launch(4, picks, faults, packed[0], packed[4], *[per_slot] * 6, per_slot[:, None], per_slot)
+        accept._launch(
+            4, picks, faults, packed[0], packed[4], *[per_slot] * 6, per_slot[:, None], per_slot
+        )
         state = [per_slot.clone() for _ in range(5)] + [drafts, ints(0)]
         for logit, stage in ((logits, "all"), (logits, "accept"), (None, "plan")):
-            given = (stage, SlotState(*state), SlotLimits(*[per_slot] * 4, per_slot[:, None], per_slot), Packed(*packed), logit)
+            given = (
+                stage,
+                SlotState(*state),
+                SlotLimits(*[per_slot] * 4, per_slot[:, None], per_slot),
+                Packed(*packed),
+                logit,
+            )
             advance._launch(
-                *advance._check(*given, None, vocab if logit is not None else None, bucket, "static_k", 0, (1, 2, 4), dense=True)
+                *advance._check(
+                    *given,
+                    None,
+                    vocab if logit is not None else None,
+                    bucket,
+                    "static_k",
+                    0,
+                    (1, 2, 4),
+                    dense=True,
+                )
             )
 
-    kernels = (argmax.row_argmax_kernel, pack.pack_window_kernel, accept.accept_prefix_kernel, advance.advance_window_kernel)
+    kernels = (
+        argmax.row_argmax_kernel,
+        pack.pack_window_kernel,
+        accept.accept_prefix_kernel,
+        advance.advance_window_kernel,
+    )
     with emulated(arch, execute=False):
         window(4, 8, 4096, 0)
         before = [len(kernel.device_caches[arch][0]) for kernel in kernels]
@@ -175,12 +293,18 @@ def test_k09_row_counts_first_seen_in_a_capture_compile_nothing(arch):
 
 def test_a_window_without_rows_changes_nothing(arch):
     zero = torch.zeros(2, dtype=torch.int32)
-    state = SlotState(ints(3, 4), ints(5, 6), zero.clone(), zero.clone(), ints(1, 0), ints([8], [9]), ints(1))
-    limits = SlotLimits(zero + 9, zero + 99, zero, zero + 1, torch.zeros(2, 0, dtype=torch.int32), zero)
+    state = SlotState(
+        ints(3, 4), ints(5, 6), zero.clone(), zero.clone(), ints(1, 0), ints([8], [9]), ints(1)
+    )
+    limits = SlotLimits(
+        zero + 9, zero + 99, zero, zero + 1, torch.zeros(2, 0, dtype=torch.int32), zero
+    )
     window = Packed(*(torch.zeros(4, dtype=torch.int32) for _ in range(4)), ints(0, 0, 0))
     before = [tensor.clone() for tensor in (*state, *window)]
     logits = torch.full((4, 9), math.nan)
-    arguments = advance._check("all", state, limits, window, logits, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True)
+    arguments = advance._check(
+        "all", state, limits, window, logits, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True
+    )
     with emulated(arch):
         _, result = advance._launch(*arguments)
     same((*state, *window), before)

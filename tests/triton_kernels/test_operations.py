@@ -44,7 +44,9 @@ def test_each_is_one_operation():
         ops.pack_window(**pack)
         ops.accept_prefix(**accept)
         for stage in ("all", "accept", "plan"):
-            ops.advance_window(stage, data.state, window=data.window, **data.advance_arguments(stage))
+            ops.advance_window(
+                stage, data.state, window=data.window, **data.advance_arguments(stage)
+            )
     names = ("row_argmax", "pack_window", "accept_prefix", *["advance_window"] * 3)
     assert seen.names == [f"mtplab::{name}" for name in names]
 
@@ -97,11 +99,18 @@ REFUSALS: dict[str, Any] = {
 @pytest.mark.parametrize("message", REFUSALS)
 def test_advance_refuses_options(message):
     data = data_of(3)
-    given = {"stage": "all", "state": data.state, "window": data.window, **data.advance_arguments("all")} | REFUSALS[message]
+    given = {
+        "stage": "all",
+        "state": data.state,
+        "window": data.window,
+        **data.advance_arguments("all"),
+    } | REFUSALS[message]
     refuse(given, message)
 
 
-TABLES = [("state", name) for name in ops.SlotState._fields] + [("limits", name) for name in ops.SlotLimits._fields]
+TABLES = [("state", name) for name in ops.SlotState._fields] + [
+    ("limits", name) for name in ops.SlotLimits._fields
+]
 TABLES += [("window", name) for name in ops.Packed._fields]
 
 
@@ -109,7 +118,12 @@ TABLES += [("window", name) for name in ops.Packed._fields]
 def test_advance_refuses_tables(group, name):
     data = data_of(3)
     table = getattr(getattr(data, group), name)
-    given = {"stage": "all", "state": data.state, "window": data.window, **data.advance_arguments("all")}
+    given = {
+        "stage": "all",
+        "state": data.state,
+        "window": data.window,
+        **data.advance_arguments("all"),
+    }
 
     def changed(tensor: Tensor) -> dict[str, Any]:
         return given | {group: given[group]._replace(**{name: tensor})}
@@ -125,7 +139,9 @@ def test_advance_refuses_tables(group, name):
 def test_at_most_64_slots_and_rows():
     large = torch.zeros(65, dtype=INT)
     for bucket in (0, 65):
-        with pytest.raises(ValueError, match=f"bucket is {bucket}, expected at least 1 and at most 64"):
+        with pytest.raises(
+            ValueError, match=f"bucket is {bucket}, expected at least 1 and at most 64"
+        ):
             ops.pack_window(large[:2], large[:2, None], large[:2], large[:2], bucket=bucket)
     with pytest.raises(ValueError, match="65 slots, expected at most 64"):
         ops.pack_window(large, large[:, None], large, large, bucket=8)
@@ -145,5 +161,7 @@ sys.modules["triton"] = None
 import torch, triton_kernels
 assert triton_kernels.row_argmax(torch.tensor([[1.0, 5.0, 5.0]])).ids.tolist() == [1]
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

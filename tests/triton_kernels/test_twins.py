@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from bench.inputs.windows import DTYPES, WindowData, random_window
 from mtp.commit import commit_group
 from tests.support.kernels import oracle
-from triton_kernels import accept_prefix_torch, advance_window_torch, pack_window_torch, row_argmax_torch
+from triton_kernels import (
+    accept_prefix_torch,
+    advance_window_torch,
+    pack_window_torch,
+    row_argmax_torch,
+)
 
 EXAMPLES = settings(max_examples=2000, deadline=None)
 
@@ -32,7 +37,12 @@ def windows(draw: st.DrawFn, **fixed: int) -> WindowData:
 def test_picks(data):
     arguments = data.argmax_arguments()
     ids, faults = row_argmax_torch(**arguments)
-    banned = [row[:n] for row, n in zip(arguments["banned"].tolist(), arguments["banned_counts"].tolist(), strict=True)]
+    banned = [
+        row[:n]
+        for row, n in zip(
+            arguments["banned"].tolist(), arguments["banned_counts"].tolist(), strict=True
+        )
+    ]
     want = [oracle.pick(row, data.vocab, banned[i]) for i, row in enumerate(data.logits.tolist())]
     assert list(zip(ids.tolist(), faults.tolist(), strict=True)) == want
     assert (ids.dtype, faults.dtype) == (torch.int32, torch.bool)
@@ -42,7 +52,9 @@ def test_picks(data):
 @given(windows())
 def test_pack(data):
     arguments = data.pack_arguments()
-    want = oracle.pack(*(value if isinstance(value, int) else value.tolist() for value in arguments.values()))
+    want = oracle.pack(
+        *(value if isinstance(value, int) else value.tolist() for value in arguments.values())
+    )
     assert [column.tolist() for column in pack_window_torch(**arguments)] == want
 
 
@@ -50,9 +62,13 @@ def test_pack(data):
 @given(windows())
 def test_accept(data):
     arguments = data.accept_arguments()
-    lists = {name: value if name == "width" else value.tolist() for name, value in arguments.items()}
+    lists = {
+        name: value if name == "width" else value.tolist() for name, value in arguments.items()
+    }
     got = [tensor.tolist() for tensor in accept_prefix_torch(**arguments)]
-    for slot, begin, end in zip(range(len(lists["anchors"])), lists["starts"], lists["starts"][1:], strict=False):
+    for slot, begin, end in zip(
+        range(len(lists["anchors"])), lists["starts"], lists["starts"][1:], strict=False
+    ):
         kept, tokens, anchor, finish = (column[slot] for column in got)
         if begin == end:
             assert (kept, set(tokens), anchor, finish) == (0, {0}, lists["anchors"][slot], 0)
@@ -76,7 +92,9 @@ def test_accept(data):
 def test_advance(stage, data):
     want = oracle.advance(stage, data)
     state, window = data.copy()
-    picks, result = advance_window_torch(stage, state=state, window=window, **data.advance_arguments(stage))
+    picks, result = advance_window_torch(
+        stage, state=state, window=window, **data.advance_arguments(stage)
+    )
     assert [tensor.tolist() for tensor in state] == want["state"]
     assert [tensor.tolist() for tensor in window] == want["window"]
     assert picks.tolist() == want["picks"]

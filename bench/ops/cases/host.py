@@ -44,7 +44,11 @@ def lawful(groups: Sequence[Group], slots: Sequence[SlotView], rows: int) -> str
         return f"slots {names}"
     if not 1 <= sum(group.rows for group in groups) <= rows:
         return f"{sum(group.rows for group in groups)} rows"
-    wrong = [group for group in groups if not 1 <= group.rows <= min(of[group.slot].limit, of[group.slot].held + 1)]
+    wrong = [
+        group
+        for group in groups
+        if not 1 <= group.rows <= min(of[group.slot].limit, of[group.slot].held + 1)
+    ]
     return str(wrong[0]) if wrong else ""
 
 
@@ -63,7 +67,9 @@ def _plan(name: str) -> Callable[[Shape, torch.device], Work]:
             for view in seen:
                 able[view.slot], usable[view.slot] = view.limit >= 1, view.usable(3)
             walk = "rotate_grow" if name == "rotate_grow" else "static_k"
-            lengths, _ = plan_groups_torch(able, usable, start, rows, walk, engine.policy.depth, (1, 2, 4))
+            lengths, _ = plan_groups_torch(
+                able, usable, start, rows, walk, engine.policy.depth, (1, 2, 4)
+            )
             groups = tuple(Group(slot, length) for slot, length in enumerate(lengths) if length)
 
         def read(decision: Any) -> Any:
@@ -84,9 +90,19 @@ def _(shape: Shape, device: torch.device) -> Work:
     """Group rows on their way to the device."""
     slots = shape["slots"]
     rows_of = {group.slot: group.rows for group in layout(slots, shape["rows"])[1]}
-    buffers = Buffers(slots, depth=3, largest_group=4, rows=shape["rows"], hidden=8, dtype=torch.float32, device=device)
+    buffers = Buffers(
+        slots,
+        depth=3,
+        largest_group=4,
+        rows=shape["rows"],
+        hidden=8,
+        dtype=torch.float32,
+        device=device,
+    )
     expected = [rows_of.get(slot, 0) for slot in range(slots)]
-    return Work(lambda: buffers.stage(rows_of), expected, read=lambda _: buffers.group_rows.tolist())
+    return Work(
+        lambda: buffers.stage(rows_of), expected, read=lambda _: buffers.group_rows.tolist()
+    )
 
 
 # ---- cache look-up: around graphs and windows that do nothing
@@ -136,7 +152,12 @@ def _engine(name: str) -> Callable[[Shape, torch.device], Work]:
             return engine
 
         expected = {request.id: tape.tokens for request, tape in queue.items()}
-        return Work(call, expected, per=first.windows, read=lambda engine: {done.id: done.tokens for done in engine.finished})
+        return Work(
+            call,
+            expected,
+            per=first.windows,
+            read=lambda engine: {done.id: done.tokens for done in engine.finished},
+        )
 
     return make
 

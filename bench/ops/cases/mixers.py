@@ -16,7 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.inputs.mixers import AttentionData, ConvData, DeltaData, attention_data, random_conv, random_delta, to
+from bench.inputs.mixers import (
+    AttentionData,
+    ConvData,
+    DeltaData,
+    attention_data,
+    random_conv,
+    random_delta,
+    to,
+)
 from bench.inputs.recorded import layout
 from bench.ops.registry import Shape, Work, implementation
 from bench.reference import mixer_oracle, plain_mixers
@@ -26,10 +34,17 @@ from triton_kernels import attention, causal_conv, gated_delta
 CLOSE = {"fp32": 1e-5, "bf16": 2e-2}  # of a result's largest number
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SLOTS_ROWS = ((1, 8), (4, 8), (16, 32))
-LENGTHS, LONG = (128, 1_024, 4_096), (128, 1_024, 8_192, 65_536, 262_144)  # tokens in a slot's cache; LONG: on a GPU
+LENGTHS, LONG = (
+    (128, 1_024, 4_096),
+    (128, 1_024, 8_192, 65_536, 262_144),
+)  # tokens in a slot's cache; LONG: on a GPU
 MOST_TOKENS = 1 << 20  # of all slots together
 HEADS = (16, 2, 128)  # of attention: heads, kv heads, size
-DELTA, CONV, LAYERS = (16, 32, 128, 128), (4, 8_192), 2  # key heads, heads, key size, value size; taps, channels
+DELTA, CONV, LAYERS = (
+    (16, 32, 128, 128),
+    (4, 8_192),
+    2,
+)  # key heads, heads, key size, value size; taps, channels
 Call = Callable[[Any, Groups], Any]  # (data or arguments, groups)
 FILL = 3e4  # what caches hold beyond a slot's tokens: a row that reads it is far off
 
@@ -44,7 +59,11 @@ def _sizes(slots: int, rows: int) -> tuple[list[int], list[int]]:
 
 def _groups(sizes: list[int], counts: list[int] | None = None, length: int = 0) -> Groups:
     firsts = accumulate(sizes, initial=0)
-    return [(slot, first, rows, length) for slot, (first, rows) in enumerate(zip(firsts, counts or sizes, strict=False)) if rows]
+    return [
+        (slot, first, rows, length)
+        for slot, (first, rows) in enumerate(zip(firsts, counts or sizes, strict=False))
+        if rows
+    ]
 
 
 def _attended(wide: bool) -> Iterator[Shape]:
@@ -81,9 +100,19 @@ def _oracle_of(commit: Callable[..., list[Tensor]], data: DeltaData | ConvData) 
 
 
 @lru_cache(maxsize=1)
-def _attention_data(slots: int, rows: int, length: int, dtype: str) -> tuple[AttentionData, list[Tensor]]:
+def _attention_data(
+    slots: int, rows: int, length: int, dtype: str
+) -> tuple[AttentionData, list[Tensor]]:
     sizes, _ = _sizes(slots, rows)
-    data = attention_data(0, lengths=[length] * slots, sizes=sizes, bucket=rows, shape=HEADS, dtype=DTYPES[dtype], poison=FILL)
+    data = attention_data(
+        0,
+        lengths=[length] * slots,
+        sizes=sizes,
+        bucket=rows,
+        shape=HEADS,
+        dtype=DTYPES[dtype],
+        poison=FILL,
+    )
     return data, mixer_oracle.attention(data)
 
 
@@ -97,20 +126,34 @@ def _attention(call: Call, replays: bool) -> Callable[[Shape, torch.device], Wor
         here = to(data, device)
 
         def read(found: Tensor) -> list[Tensor]:
-            written = (cache[owner.to(device), :, places.to(device)] for cache in (here.keys, here.values))
+            written = (
+                cache[owner.to(device), :, places.to(device)] for cache in (here.keys, here.values)
+            )
             return _doubled(found, *written)
 
         _, kv_heads, _, size = data.keys.shape
         tokens = sum(before + rows for *_, rows, before in groups)
-        moved = 2 * (tokens + shape["rows"]) * kv_heads * size * data.keys.element_size() + 2 * data.q.nbytes
+        moved = (
+            2 * (tokens + shape["rows"]) * kv_heads * size * data.keys.element_size()
+            + 2 * data.q.nbytes
+        )
         expected = [out, keys[:real], values[:real]]
-        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE[shape["dtype"]], replays=replays)
+        return Work(
+            lambda: call(here, groups),
+            expected,
+            moved,
+            read=read,
+            close=CLOSE[shape["dtype"]],
+            replays=replays,
+        )
 
     return make
 
 
 def _plain(call: Callable[..., Tensor]) -> Call:
-    return lambda data, groups: call(groups, data.q, data.k, data.v, data.keys, data.values, scale=data.scale)
+    return lambda data, groups: call(
+        groups, data.q, data.k, data.v, data.keys, data.values, scale=data.scale
+    )
 
 
 _ATTENTION: dict[str, Call] = {
@@ -130,9 +173,13 @@ for _name, _call in _ATTENTION.items():
 def _delta_data(slots: int, rows: int) -> tuple[DeltaData, list[Tensor], list[Tensor]]:
     """With what verify and commit must give."""
     sizes, kept = _sizes(slots, rows)
-    data = random_delta(0, slots=slots, bucket=rows, shape=DELTA, starts=[*accumulate(sizes, initial=0)])
+    data = random_delta(
+        0, slots=slots, bucket=rows, shape=DELTA, starts=[*accumulate(sizes, initial=0)]
+    )
     out, deltas = mixer_oracle.delta_verify(data)
-    data = replace(data, deltas=deltas.float(), kept=torch.tensor(kept, dtype=torch.int32), layers=LAYERS)
+    data = replace(
+        data, deltas=deltas.float(), kept=torch.tensor(kept, dtype=torch.int32), layers=LAYERS
+    )
     return data, [out, deltas], _oracle_of(mixer_oracle.delta_commit, data)
 
 
@@ -148,7 +195,14 @@ def _delta_verify(call: Call, replays: bool) -> Callable[[Shape, torch.device], 
         moved = _nbytes(*data.verify_arguments()) + 2 * data.v.nbytes
         expected = [tensor[:real] for tensor in expected]
         groups = _groups(_sizes(*shape.values())[0])
-        return Work(lambda: call(here, groups), expected, moved, read=read, close=CLOSE["fp32"], replays=replays)
+        return Work(
+            lambda: call(here, groups),
+            expected,
+            moved,
+            read=read,
+            close=CLOSE["fp32"],
+            replays=replays,
+        )
 
     return make
 
@@ -157,7 +211,9 @@ def _delta_commit(call: Call, replays: bool) -> Callable[[Shape, torch.device], 
     def make(shape: Shape, device: torch.device) -> Work:
         sizes, kept = _sizes(shape["slots"], shape["rows"])
         data, _, expected = _delta_data(shape["slots"], shape["rows"])
-        arguments: list[Tensor] = [tensor.to(device, copy=True) for tensor in data.commit_arguments()]
+        arguments: list[Tensor] = [
+            tensor.to(device, copy=True) for tensor in data.commit_arguments()
+        ]
         states = arguments[0]
         changed = sum(count > 0 for count in kept) * states[:, 0].nbytes
         moved = 2 * changed + sum(tensor.nbytes for tensor in arguments[1:])
@@ -166,28 +222,43 @@ def _delta_commit(call: Call, replays: bool) -> Callable[[Shape, torch.device], 
         def read(_: None) -> list[Tensor]:
             return _doubled(states)
 
-        return Work(lambda: call(arguments, groups), expected, moved, read=read, close=CLOSE["fp32"], replays=replays)
+        return Work(
+            lambda: call(arguments, groups),
+            expected,
+            moved,
+            read=read,
+            close=CLOSE["fp32"],
+            replays=replays,
+        )
 
     return make
 
 
 _DELTA: dict[str, tuple[Call, Call]] = {
     "wrapper": (
-        lambda data, _: gated_delta.gated_delta_verify(*data.verify_arguments(), deltas=data.deltas),
+        lambda data, _: gated_delta.gated_delta_verify(
+            *data.verify_arguments(), deltas=data.deltas
+        ),
         lambda arguments, _: gated_delta.gated_delta_commit(*arguments),
     ),
     "twin": (
-        lambda data, _: gated_delta.gated_delta_verify_torch(*data.verify_arguments(), deltas=data.deltas),
+        lambda data, _: gated_delta.gated_delta_verify_torch(
+            *data.verify_arguments(), deltas=data.deltas
+        ),
         lambda arguments, _: gated_delta.gated_delta_commit_torch(*arguments),
     ),
     "plain_torch": (
-        lambda data, groups: plain_mixers.delta_verify(groups, *data.verify_arguments()[:-1], deltas=data.deltas),
+        lambda data, groups: plain_mixers.delta_verify(
+            groups, *data.verify_arguments()[:-1], deltas=data.deltas
+        ),
         lambda arguments, groups: plain_mixers.delta_commit(groups, *arguments[:4]),
     ),
 }
 for _name, (_verify, _commit) in _DELTA.items():
     implementation("delta_verify", _name, shapes=_states)(_delta_verify(_verify, _name != "twin"))
-    implementation("delta_commit", _name, shapes=_committed)(_delta_commit(_commit, _name != "twin"))
+    implementation("delta_commit", _name, shapes=_committed)(
+        _delta_commit(_commit, _name != "twin")
+    )
 
 
 # ---- the short convolution
@@ -197,7 +268,11 @@ for _name, (_verify, _commit) in _DELTA.items():
 def _conv_data(slots: int, rows: int) -> tuple[ConvData, list[Tensor], list[Tensor]]:
     sizes, kept = _sizes(slots, rows)
     starts = torch.tensor([*accumulate(sizes, initial=0)], dtype=torch.int32)
-    data = replace(random_conv(0, slots=slots, bucket=rows, shape=CONV), starts=starts, kept=torch.tensor(kept, dtype=torch.int32))
+    data = replace(
+        random_conv(0, slots=slots, bucket=rows, shape=CONV),
+        starts=starts,
+        kept=torch.tensor(kept, dtype=torch.int32),
+    )
     return data, mixer_oracle.conv_verify(data), _oracle_of(mixer_oracle.conv_commit, data)
 
 
@@ -208,7 +283,12 @@ def _conv_verify(call: Call, replays: bool) -> Callable[[Shape, torch.device], W
         groups = _groups(_sizes(*shape.values())[0])
         moved = _nbytes(*data.verify_arguments()) + data.x.nbytes
         return Work(
-            lambda: call(here, groups), [out[:real]], moved, read=lambda found: _doubled(found[:real]), close=CLOSE["fp32"], replays=replays
+            lambda: call(here, groups),
+            [out[:real]],
+            moved,
+            read=lambda found: _doubled(found[:real]),
+            close=CLOSE["fp32"],
+            replays=replays,
         )
 
     return make

@@ -44,12 +44,19 @@ def _picked(wide: bool) -> Iterator[Shape]:
 
 
 def _data(shape: Shape) -> WindowData:
-    return recorded_window(shape["slots"], shape["rows"], shape.get("vocab", NARROW), DTYPES[shape.get("dtype", "fp32")])
+    return recorded_window(
+        shape["slots"],
+        shape["rows"],
+        shape.get("vocab", NARROW),
+        DTYPES[shape.get("dtype", "fp32")],
+    )
 
 
 def _bytes(*values: Any) -> int:
     return sum(
-        value.nbytes if isinstance(value, Tensor) else _bytes(*value) for value in values if isinstance(value, (Tensor, tuple, list))
+        value.nbytes if isinstance(value, Tensor) else _bytes(*value)
+        for value in values
+        if isinstance(value, (Tensor, tuple, list))
     )
 
 
@@ -61,7 +68,9 @@ def _picks(call: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:
         data = _data(shape)
         logits = moved(data, device).logits
         expected = [oracle.picks(data), [False] * shape["rows"]]
-        return Work(lambda: call(logits, vocab=data.vocab), expected, logits.nbytes + 5 * shape["rows"])
+        return Work(
+            lambda: call(logits, vocab=data.vocab), expected, logits.nbytes + 5 * shape["rows"]
+        )
 
     return make
 
@@ -74,12 +83,21 @@ implementation("picks", "twin", shapes=_picked)(_picks(ops.row_argmax_torch))
 def _(shape: Shape, device: torch.device) -> Work:
     data = _data(shape)
     logits = moved(data, device).logits
-    return Work(lambda: plain_torch.picks(logits, data.vocab), oracle.picks(data), logits.nbytes + 4 * shape["rows"])
+    return Work(
+        lambda: plain_torch.picks(logits, data.vocab),
+        oracle.picks(data),
+        logits.nbytes + 4 * shape["rows"],
+    )
 
 
 def _packing(data: WindowData) -> list[list[int]]:
     state = data.state
-    slots = oracle.Slots(state.anchors.tolist(), state.drafts.tolist(), state.positions.tolist(), data.window.starts.diff().tolist())
+    slots = oracle.Slots(
+        state.anchors.tolist(),
+        state.drafts.tolist(),
+        state.positions.tolist(),
+        data.window.starts.diff().tolist(),
+    )
     return oracle.packed(slots, len(data.window.ids))
 
 
@@ -87,7 +105,9 @@ def _pack(call: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         data = _data(shape)
         arguments = moved(data, device).pack_arguments()
-        return Work(lambda: call(**arguments), _packing(data), _bytes(*arguments.values(), data.window))
+        return Work(
+            lambda: call(**arguments), _packing(data), _bytes(*arguments.values(), data.window)
+        )
 
     return make
 
@@ -100,7 +120,11 @@ implementation("pack", "twin", shapes=_tables)(_pack(ops.pack_window_torch))
 def _(shape: Shape, device: torch.device) -> Work:
     data, real = _data(shape), int(_data(shape).window.starts[-1])
     arguments = moved(data, device).pack_arguments()
-    return Work(lambda: plain_torch.pack(**arguments, rows=real), _packing(data), _bytes(*arguments.values(), data.window))
+    return Work(
+        lambda: plain_torch.pack(**arguments, rows=real),
+        _packing(data),
+        _bytes(*arguments.values(), data.window),
+    )
 
 
 def _accept(call: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:
@@ -120,7 +144,9 @@ implementation("accept", "twin", shapes=_tables)(_accept(ops.accept_prefix_torch
 def _(shape: Shape, device: torch.device) -> Work:
     data = _data(shape)
     given = moved(data, device).accept_arguments()
-    picks, ids, starts, anchors, width = (given[name] for name in ("picks", "ids", "starts", "anchors", "width"))
+    picks, ids, starts, anchors, width = (
+        given[name] for name in ("picks", "ids", "starts", "anchors", "width")
+    )
     work = lambda: plain_torch.accept(picks, ids, starts, anchors, width)  # noqa: E731
     return Work(work, oracle.accepted(data)[:3], _bytes(picks, ids, starts, anchors))
 
@@ -135,7 +161,10 @@ def _expected(data: WindowData) -> tuple[list[Any], Tensor]:
 
 
 def three(
-    picks: Callable[..., Any], accept: Callable[..., Any], pack: Callable[..., Any], data_of: Callable[[Shape], WindowData] = _data
+    picks: Callable[..., Any],
+    accept: Callable[..., Any],
+    pack: Callable[..., Any],
+    data_of: Callable[[Shape], WindowData] = _data,
 ) -> Callable[[Shape, torch.device], Work]:
     """Three operations and the moves of the tables between them; the plan is the host's and known before."""
 
@@ -147,20 +176,39 @@ def three(
 
         def call() -> Any:
             chosen = picks(here.logits, vocab=here.vocab)
-            tables = (state.anchors, state.positions, state.produced, limits.max_new, limits.context, limits.min_new)
+            tables = (
+                state.anchors,
+                state.positions,
+                state.produced,
+                limits.max_new,
+                limits.context,
+                limits.min_new,
+            )
             kept, tokens, anchors, _ = accept(
-                *chosen, window.ids, window.starts, *tables, limits.stop_ids, limits.stop_counts, width=state.drafts.shape[1] + 1
+                *chosen,
+                window.ids,
+                window.starts,
+                *tables,
+                limits.stop_ids,
+                limits.stop_counts,
+                width=state.drafts.shape[1] + 1,
             )
             drafts = plain_torch.following_drafts(window, kept, state.drafts, here.proposals)
-            return (kept, tokens, anchors), pack(anchors, drafts, state.positions + kept, group_rows, bucket=shape["rows"])
+            return (kept, tokens, anchors), pack(
+                anchors, drafts, state.positions + kept, group_rows, bucket=shape["rows"]
+            )
 
         return Work(call, expected, _bytes(here.logits, state, limits, window, here.proposals))
 
     return make
 
 
-implementation("seam", "separate", shapes=_logits)(three(ops.row_argmax, ops.accept_prefix, ops.pack_window))
-implementation("seam", "twins", shapes=_logits)(three(ops.row_argmax_torch, ops.accept_prefix_torch, ops.pack_window_torch))
+implementation("seam", "separate", shapes=_logits)(
+    three(ops.row_argmax, ops.accept_prefix, ops.pack_window)
+)
+implementation("seam", "twins", shapes=_logits)(
+    three(ops.row_argmax_torch, ops.accept_prefix_torch, ops.pack_window_torch)
+)
 
 
 @implementation("seam", "plain_torch", shapes=_logits)
@@ -169,11 +217,15 @@ def _(shape: Shape, device: torch.device) -> Work:
     expected, group_rows = _expected(data)
     here, real, group_rows = moved(data, device), int(group_rows.sum()), group_rows.to(device)
     tables = (here.state.anchors, here.state.drafts, here.state.positions)
-    work = lambda: plain_torch.seam(here.logits, here.vocab, here.window, here.proposals, *tables, group_rows, rows=real)  # noqa: E731
+    work = lambda: plain_torch.seam(
+        here.logits, here.vocab, here.window, here.proposals, *tables, group_rows, rows=real
+    )  # noqa: E731
     return Work(work, expected, _bytes(here.logits, here.window, here.proposals, tables))
 
 
-def advanced(*stages: str, data_of: Callable[[Shape], WindowData] = _data) -> Callable[[Shape, torch.device], Work]:
+def advanced(
+    *stages: str, data_of: Callable[[Shape], WindowData] = _data
+) -> Callable[[Shape, torch.device], Work]:
     """In place, with the plan on the device: window after window, each as full as the first."""
 
     def make(shape: Shape, device: torch.device) -> Work:
@@ -182,13 +234,24 @@ def advanced(*stages: str, data_of: Callable[[Shape], WindowData] = _data) -> Ca
         given = [(stage, here.advance_arguments(stage)) for stage in stages]
 
         def call() -> Any:
-            return [ops.advance_window(stage, here.state, window=here.window, **arguments) for stage, arguments in given]  # type: ignore[arg-type]
+            return [
+                ops.advance_window(stage, here.state, window=here.window, **arguments)
+                for stage, arguments in given
+            ]  # type: ignore[arg-type]
 
         def read(out: Any) -> Any:
             result = out[0].result
-            return [[result[1].tolist(), result[3:].T.tolist(), here.state.anchors.tolist()], [table.tolist() for table in here.window]]
+            return [
+                [result[1].tolist(), result[3:].T.tolist(), here.state.anchors.tolist()],
+                [table.tolist() for table in here.window],
+            ]
 
-        return Work(call, _expected(data)[0], _bytes(here.logits, here.state, here.limits, here.window, here.proposals), read=read)
+        return Work(
+            call,
+            _expected(data)[0],
+            _bytes(here.logits, here.state, here.limits, here.window, here.proposals),
+            read=read,
+        )
 
     return make
 

@@ -42,10 +42,25 @@ def _(shape: Shape, device: torch.device) -> Work:
     data = _data(shape)
     here = moved(data, device)
     window, (anchors, positions, produced, *_), limits = here.window, here.state, here.limits
-    slots = (anchors, positions, produced, limits.max_new, limits.context, limits.min_new, limits.stop_ids, limits.stop_counts)
+    slots = (
+        anchors,
+        positions,
+        produced,
+        limits.max_new,
+        limits.context,
+        limits.min_new,
+        limits.stop_ids,
+        limits.stop_counts,
+    )
 
     def call() -> Any:
-        return ops.accept_prefix(*ops.row_argmax(here.logits, vocab=here.vocab), window.ids, window.starts, *slots, width=4)
+        return ops.accept_prefix(
+            *ops.row_argmax(here.logits, vocab=here.vocab),
+            window.ids,
+            window.starts,
+            *slots,
+            width=4,
+        )
 
     return Work(call, tokens_of(data), here.logits.nbytes, read=_tokens)
 
@@ -57,12 +72,16 @@ def _(shape: Shape, device: torch.device) -> Work:
     window, anchors = here.window, here.state.anchors
 
     def call() -> Any:
-        return plain_torch.accept(plain_torch.picks(here.logits, here.vocab), window.ids, window.starts, anchors, 4)
+        return plain_torch.accept(
+            plain_torch.picks(here.logits, here.vocab), window.ids, window.starts, anchors, 4
+        )
 
     return Work(call, tokens_of(data), here.logits.nbytes, read=_tokens)
 
 
-implementation("next_window", "separate", shapes=shapes)(three(ops.row_argmax, ops.accept_prefix, ops.pack_window, _data))
+implementation("next_window", "separate", shapes=shapes)(
+    three(ops.row_argmax, ops.accept_prefix, ops.pack_window, _data)
+)
 implementation("next_window", "staged", shapes=shapes)(advanced("accept", "plan", data_of=_data))
 implementation("next_window", "fused", shapes=shapes)(advanced("all", data_of=_data))
 
@@ -71,10 +90,20 @@ implementation("next_window", "fused", shapes=shapes)(advanced("all", data_of=_d
 def _(shape: Shape, device: torch.device) -> Work:
     data = _data(shape)
     here, rows = moved(data, device), shape["rows"]
-    state, following = here.state, torch.full((shape["slots"],), 4, dtype=torch.int32, device=device)
+    state, following = (
+        here.state,
+        torch.full((shape["slots"],), 4, dtype=torch.int32, device=device),
+    )
 
     def call() -> Any:
-        tables = (here.window, here.proposals, state.anchors, state.drafts, state.positions, following)
+        tables = (
+            here.window,
+            here.proposals,
+            state.anchors,
+            state.drafts,
+            state.positions,
+            following,
+        )
         return plain_torch.seam(here.logits, here.vocab, *tables, rows=rows)
 
     return Work(call, [oracle.accepted(data)[:3], oracle.next_window(data)[1]], here.logits.nbytes)

@@ -18,7 +18,9 @@ from torch import Tensor
 Given = Mapping[str, Any]
 Run = tuple[Callable[[], Any], Callable[[], list[list[int]]]]
 Call = Callable[[Any, Given], Run]
-LONGEST = 1 << 16  # tokens that a peer's table of all ids has room for: more than any timing commits
+LONGEST = (
+    1 << 16
+)  # tokens that a peer's table of all ids has room for: more than any timing commits
 
 
 def _starts(count: int, width: int, device: torch.device) -> Tensor:
@@ -35,14 +37,19 @@ def vllm_v1(source: Any, given: Given) -> Run:
     (count, width), device = fed.shape, fed.device
     place = torch.arange(count * width, device=device).view(count, width)
     drafted, last = place[:, :-1].flatten(), place[:, -1].contiguous()
-    drafts, ends = fed[:, 1:].flatten().contiguous(), _starts(count, width - 1, device)[1:].contiguous()
+    drafts, ends = (
+        fed[:, 1:].flatten().contiguous(),
+        _starts(count, width - 1, device)[1:].contiguous(),
+    )
     out = torch.empty(count, width, dtype=torch.int32, device=device)
 
     def run() -> None:
         out.fill_(-1)
         bonus = logits[last].argmax(-1, keepdim=True)
         target = logits[drafted].argmax(-1)
-        source.rejection_greedy_sample_kernel[(count,)](out, ends, drafts, target, bonus, None, width - 1, None, None, SYNTHETIC_MODE=False)
+        source.rejection_greedy_sample_kernel[(count,)](
+            out, ends, drafts, target, bonus, None, width - 1, None, None, SYNTHETIC_MODE=False
+        )
 
     return run, lambda: [[token for token in row if token >= 0] for row in out.tolist()]
 
@@ -61,7 +68,11 @@ class _V2:
         self.local = place.repeat(self.count)
         self.owner = self.index.repeat_interleave(self.width)
         self.positions = (self.computed[:, None] + place).flatten().long()
-        self.lengths, self.prompts, self.total = self.computed + self.width, zeros, self.computed + 1
+        self.lengths, self.prompts, self.total = (
+            self.computed + self.width,
+            zeros,
+            self.computed + 1,
+        )
         self.rows = torch.arange(self.count * self.width, device=device)
         self.temperature, self.seeds = zeros.float(), zeros.long()
         self.drafts = given["proposals"].long()
@@ -71,7 +82,9 @@ class _V2:
     def accept(self, source: Any) -> tuple[Tensor, Tensor]:
         fed, places = self.ids[self.rows], self.positions[self.rows]
         indices = (self.starts, places, self.index, self.owner, self.local)
-        return source.rejection_sample(self.logits, None, fed, *indices, self.temperature, self.seeds, self.width - 1)
+        return source.rejection_sample(
+            self.logits, None, fed, *indices, self.temperature, self.seeds, self.width - 1
+        )
 
 
 def vllm_v2_verify(source: Any, given: Given) -> Run:
@@ -90,12 +103,24 @@ def vllm_v2_next_window(source: Any, given: Given) -> Run:
 
     def run() -> None:
         sampled, kept = t.accept(source)
-        kept, rejected = source.get_num_sampled_and_rejected(kept, t.lengths, t.starts, t.index, t.prompts)
-        source.post_update(t.index, t.computed, t.last, None, sampled, kept, rejected, t.starts, t.all_ids, t.total)
+        kept, rejected = source.get_num_sampled_and_rejected(
+            kept, t.lengths, t.starts, t.index, t.prompts
+        )
+        source.post_update(
+            t.index, t.computed, t.last, None, sampled, kept, rejected, t.starts, t.all_ids, t.total
+        )
         t.owner, t.local = source.expand_idx_mapping(t.index, t.count * t.width, t.starts, t.width)
         source.prepare_pos_seq_lens(t.index, t.starts, t.computed, t.positions, t.lengths)
         t.rows = source.combine_sampled_and_draft_tokens(
-            t.ids, t.index, t.last, t.starts, t.lengths, t.prompts, t.drafts, t.starts, t.count * t.width
+            t.ids,
+            t.index,
+            t.last,
+            t.starts,
+            t.lengths,
+            t.prompts,
+            t.drafts,
+            t.starts,
+            t.count * t.width,
         )
 
     return run, lambda: [t.ids.tolist(), t.positions.tolist()]
@@ -110,9 +135,20 @@ def sglang_tail(source: Any, given: Given) -> Run:
         return torch.zeros(shape, dtype=dtype, device=candidates.device)
 
     correct, tokens = table(count), table(count, width)
-    outputs = {"correct_len_out": correct, "bonus_out": table(count), "out_tokens_out": tokens, "new_seq_lens_out": table(count)}
-    outputs |= {name: table(count, dtype=torch.int32) for name in ("cap_trim_lens_out", "commit_lens_out")}
-    lengths, widths, gate = given["positions"].long() + 1, table(count) + width, table(1, dtype=torch.int32)
+    outputs = {
+        "correct_len_out": correct,
+        "bonus_out": table(count),
+        "out_tokens_out": tokens,
+        "new_seq_lens_out": table(count),
+    }
+    outputs |= {
+        name: table(count, dtype=torch.int32) for name in ("cap_trim_lens_out", "commit_lens_out")
+    }
+    lengths, widths, gate = (
+        given["positions"].long() + 1,
+        table(count) + width,
+        table(1, dtype=torch.int32),
+    )
 
     def run() -> None:
         source.static_accept_tail(
@@ -146,7 +182,10 @@ def sglang_tree(source: Any, given: Given) -> Run:
 
     def read() -> list[list[int]]:
         chosen = predicted.tolist()
-        return [[chosen[i] for i in kept[: n + 1]] for kept, n in zip(index.tolist(), accepted.tolist(), strict=True)]
+        return [
+            [chosen[i] for i in kept[: n + 1]]
+            for kept, n in zip(index.tolist(), accepted.tolist(), strict=True)
+        ]
 
     return run, read
 
@@ -156,14 +195,20 @@ def flashinfer(source: Any, given: Given) -> Run:
     logits, fed = given["logits"], given["fed"]
     (count, width), vocab, device = fed.shape, logits.shape[1], fed.device
     drafts = fed[:, 1:].contiguous()
-    proposed = torch.zeros(count, width - 1, vocab, device=device).scatter_(2, drafts[..., None].long(), 1.0)
+    proposed = torch.zeros(count, width - 1, vocab, device=device).scatter_(
+        2, drafts[..., None].long(), 1.0
+    )
     wanted = torch.empty(count * width, vocab, device=device)
     found: list[Tensor] = []
-    fixed = {name: torch.zeros(1, dtype=torch.int64, device=device) for name in ("seed", "offset")}  # a capture needs tensors
+    fixed = {
+        name: torch.zeros(1, dtype=torch.int64, device=device) for name in ("seed", "offset")
+    }  # a capture needs tensors
 
     def run() -> None:
         wanted.zero_().scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
-        found[:] = source.chain_speculative_sampling(proposed, drafts, wanted.view(count, width, vocab), **fixed)
+        found[:] = source.chain_speculative_sampling(
+            proposed, drafts, wanted.view(count, width, vocab), **fixed
+        )
 
     return run, lambda: [[token for token in row if token >= 0] for row in found[0].tolist()]
 
@@ -198,7 +243,9 @@ def _same(*names: str) -> dict[str, str]:
 
 
 _V1 = SourcePart("vllm/v1/sample/rejection_sampler.py", _same("rejection_greedy_sample_kernel"))
-_ACCEPT = SourcePart("vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py", _same("rejection_sample"))
+_ACCEPT = SourcePart(
+    "vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py", _same("rejection_sample")
+)
 _BATCH = SourcePart(
     "vllm/v1/worker/gpu/input_batch.py",
     _same(
@@ -209,18 +256,37 @@ _BATCH = SourcePart(
         "combine_sampled_and_draft_tokens",
     ),
 )
-_NOISE = (SourcePart("vllm/v1/worker/gpu/sample/gumbel.py", {}), SourcePart("vllm/v1/worker/gpu/sample/watermark.py", {}))
-_TAIL = SourcePart("sglang/kernels/ops/speculative/dspark/static_accept_tail.py", _same("static_accept_tail", "_static_accept_tail_triton"))
+_NOISE = (
+    SourcePart("vllm/v1/worker/gpu/sample/gumbel.py", {}),
+    SourcePart("vllm/v1/worker/gpu/sample/watermark.py", {}),
+)
+_TAIL = SourcePart(
+    "sglang/kernels/ops/speculative/dspark/static_accept_tail.py",
+    _same("static_accept_tail", "_static_accept_tail_triton"),
+)
 _TREE = SourcePart("sglang/kernels/ops/speculative/tree.py", {"verify_tree": "verify_tree_greedy"})
-_TREE_TRITON = SourcePart("sglang/kernels/ops/speculative/spec_tree.py", {"verify_tree": "verify_tree_greedy_triton"})
+_TREE_TRITON = SourcePart(
+    "sglang/kernels/ops/speculative/spec_tree.py", {"verify_tree": "verify_tree_greedy_triton"}
+)
 _CHAIN = SourcePart("flashinfer/sampling.py", _same("chain_speculative_sampling"))
 _VLLM: tuple[str, tuple[int, ...], tuple[int, ...]] = ("vllm", (0, 33), (0, 34))
 _SGLANG: tuple[str, tuple[int, ...], tuple[int, ...]] = ("sglang", (0, 5, 23), (0, 5, 24))
 
 PEERS: dict[str, Peer] = {
     "vllm-v1": Peer(*_VLLM, (_V1,), {"verify": vllm_v1}, (_V1,)),
-    "vllm-v2": Peer(*_VLLM, (_ACCEPT, _BATCH), {"verify": vllm_v2_verify, "next_window": vllm_v2_next_window}, (*_NOISE, _ACCEPT, _BATCH)),
-    "sglang-tail": Peer(*_SGLANG, (_TAIL,), {"verify": sglang_tail}, (_TAIL,), stand_ins={"inputs_on_cuda": lambda *_, **__: True}),
+    "vllm-v2": Peer(
+        *_VLLM,
+        (_ACCEPT, _BATCH),
+        {"verify": vllm_v2_verify, "next_window": vllm_v2_next_window},
+        (*_NOISE, _ACCEPT, _BATCH),
+    ),
+    "sglang-tail": Peer(
+        *_SGLANG,
+        (_TAIL,),
+        {"verify": sglang_tail},
+        (_TAIL,),
+        stand_ins={"inputs_on_cuda": lambda *_, **__: True},
+    ),
     "sglang-tree": Peer(*_SGLANG, (_TREE,), {"verify": sglang_tree}, (_TREE_TRITON,)),
     "flashinfer": Peer("flashinfer-python", (0, 7), (0, 8), (_CHAIN,), {"verify": flashinfer}),
 }

@@ -82,22 +82,33 @@ def cut(peer: Peer, root: Path, folder: Path) -> tuple[Any, str]:
     for known, stand_in in (peer.stand_ins or {}).items():
         setattr(module, known, stand_in)
     names = {known: name for part in peer.triton for known, name in part.names.items()}
-    return SimpleNamespace(**{known: getattr(module, name) for known, name in names.items()}), f"source {digest.hexdigest()[:12]}"
+    return SimpleNamespace(
+        **{known: getattr(module, name) for known, name in names.items()}
+    ), f"source {digest.hexdigest()[:12]}"
 
 
 def _kept(text: str, names: set[str]) -> Iterator[str]:
     lines = text.splitlines()
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef):
-            jitted = any(ast.unparse(decorator).startswith("triton.jit") for decorator in node.decorator_list)
+            jitted = any(
+                ast.unparse(decorator).startswith("triton.jit") for decorator in node.decorator_list
+            )
             if jitted or node.name in names:
                 first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
                 yield "\n".join(lines[first - 1 : node.end_lineno])
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _constant(node.value):
+        elif (
+            isinstance(node, (ast.Assign, ast.AnnAssign))
+            and node.value is not None
+            and _constant(node.value)
+        ):
             yield ast.unparse(node)
 
 
 def _constant(value: ast.expr) -> bool:
-    return not any(isinstance(part, ast.Name) and part.id != "tl" for part in ast.walk(value)) and not any(
-        isinstance(part, ast.Call) and not ast.unparse(part.func).startswith("tl.") for part in ast.walk(value)
+    return not any(
+        isinstance(part, ast.Name) and part.id != "tl" for part in ast.walk(value)
+    ) and not any(
+        isinstance(part, ast.Call) and not ast.unparse(part.func).startswith("tl.")
+        for part in ast.walk(value)
     )

@@ -16,8 +16,14 @@ def draw(view: View) -> list[Panel] | str:
         for row in most([row for row in rows if tapes[row.arm.label] is not None], MOST):
             tape = tapes[row.arm.label]
             assert tape is not None
-            marks: list[Mark] = [Line("calibrated", [0.0, 1.0], [0.0, 1.0], 6, dashed=True, dots=False)]
-            marks += [line for depth in range(1, DEPTHS + 1) if (line := reliability(tape, depth)) is not None]
+            marks: list[Mark] = [
+                Line("calibrated", [0.0, 1.0], [0.0, 1.0], 6, dashed=True, dots=False)
+            ]
+            marks += [
+                line
+                for depth in range(1, DEPTHS + 1)
+                if (line := reliability(tape, depth)) is not None
+            ]
             if len(marks) > 1:
                 panels.append(
                     Panel(
@@ -40,14 +46,23 @@ def reliability(tape: pl.DataFrame, depth: int) -> Line | None:
         return None
     drafts = tape.filter((pl.col("matches") >= depth - 1) & pl.col(name).is_not_null())
     bins = drafts.group_by((pl.col(name) * BINS).floor().clip(0, BINS - 1).alias("bin")).agg(
-        pl.col(name).mean().alias("confidence"), (pl.col("matches") >= depth).mean().alias("accepted"), pl.len().alias("n")
+        pl.col(name).mean().alias("confidence"),
+        (pl.col("matches") >= depth).mean().alias("accepted"),
+        pl.len().alias("n"),
     )
     bins = bins.filter(pl.col("n") >= FEWEST).sort("bin")
     hover = [f"n = {n}" for n in bins["n"]]
     x, y = bins["confidence"].to_list(), bins["accepted"].to_list()
-    return Line(f"draft {depth} (n = {bins['n'].sum()})", x, y, depth - 1, hover=hover) if bins.height else None
+    return (
+        Line(f"draft {depth} (n = {bins['n'].sum()})", x, y, depth - 1, hover=hover)
+        if bins.height
+        else None
+    )
 
 
 PLOT = Plot(
-    "calibration", "Calibration of the drafter", "On the dashed line a confidence is a probability; below it the drafter is too sure.", draw
+    "calibration",
+    "Calibration of the drafter",
+    "On the dashed line a confidence is a probability; below it the drafter is too sure.",
+    draw,
 )

@@ -10,8 +10,14 @@ MOST, REQUESTS = 4, 24
 def draw(view: View) -> list[Panel] | str:
     panels = []
     for rows in view.by_evidence():
-        tables = {row.arm.label: row.arm.runs[0].table("grants") for row in rows if row.arm.runs[0].config.get("grant", "off") != "off"}
-        known = [row for row in rows if (table := tables.get(row.arm.label)) is not None and table.height]
+        tables = {
+            row.arm.label: row.arm.runs[0].table("grants")
+            for row in rows
+            if row.arm.runs[0].config.get("grant", "off") != "off"
+        }
+        known = [
+            row for row in rows if (table := tables.get(row.arm.label)) is not None and table.height
+        ]
         kept = most(known, MOST)
         for row in kept:
             table = tables[row.arm.label]
@@ -22,17 +28,41 @@ def draw(view: View) -> list[Panel] | str:
                 own = table.filter(table["request"] == name)
                 hover = [
                     f"{name}: rounds {began} to {ended}, {tokens} tokens, waited {waited}"
-                    for began, ended, tokens, waited in own.select("began", "ended", "tokens", "waited").iter_rows()
+                    for began, ended, tokens, waited in own.select(
+                        "began", "ended", "tokens", "waited"
+                    ).iter_rows()
                 ]
                 length = (own["ended"] - own["began"]).to_list()
                 marks.append(
-                    Bars(name, [name] * own.height, length, own["began"].to_list(), colour, across=True, hover=hover, legend=False)
+                    Bars(
+                        name,
+                        [name] * own.height,
+                        length,
+                        own["began"].to_list(),
+                        colour,
+                        across=True,
+                        hover=hover,
+                        legend=False,
+                    )
                 )
             title = f"{row.arm.label}, seed {row.arm.runs[0].seed}{shown(known, kept)}"
-            panels.append(Panel(title, "granted rounds", "", marks, [row.arm.runs[0]], wide=True, height=120 + 24 * len(names)))
+            panels.append(
+                Panel(
+                    title,
+                    "granted rounds",
+                    "",
+                    marks,
+                    [row.arm.runs[0]],
+                    wide=True,
+                    height=120 + 24 * len(names),
+                )
+            )
     return panels or "no run has grants (grant=off, or no grants.parquet)"
 
 
 PLOT = Plot(
-    "grants", "Grants", "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.", draw
+    "grants",
+    "Grants",
+    "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.",
+    draw,
 )

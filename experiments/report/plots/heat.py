@@ -20,28 +20,50 @@ def draw(view: View) -> list[Panel] | str:
         names = list(dict.fromkeys(name for row in known for name in knobs_of(row)))
         turned = [name for name in names if len({knobs_of(row).get(name) for row in known}) > 1]
         if len(turned) > 1:
-            across, up = max(combinations(turned, 2), key=lambda pair: max(map(len, contexts(known, turned, pair).values())))
+            across, up = max(
+                combinations(turned, 2),
+                key=lambda pair: max(map(len, contexts(known, turned, pair).values())),
+            )
             maps = contexts(known, turned, (across, up))
-            panels += [panel(context, across, up, own) for context, own in maps.items() if len(own) >= FEWEST][:MOST]
+            panels += [
+                panel(context, across, up, own)
+                for context, own in maps.items()
+                if len(own) >= FEWEST
+            ][:MOST]
     return panels or "fewer than two knobs were turned together"
 
 
-def contexts(rows: Sequence[ReportRow], turned: Sequence[str], pair: tuple[str, str]) -> dict[str, list[ReportRow]]:
+def contexts(
+    rows: Sequence[ReportRow], turned: Sequence[str], pair: tuple[str, str]
+) -> dict[str, list[ReportRow]]:
     """Rows by the setting of all other knobs, in words."""
     found: dict[str, list[ReportRow]] = defaultdict(list)
     for row in rows:
         knobs = knobs_of(row)
-        rest = ", ".join(f"{name.rpartition('.')[2]} {knobs[name]}" for name in turned if name in knobs and name not in pair)
+        rest = ", ".join(
+            f"{name.rpartition('.')[2]} {knobs[name]}"
+            for name in turned
+            if name in knobs and name not in pair
+        )
         found[rest].append(row)
     return found
 
 
 def panel(context: str, across: str, up: str, rows: Sequence[ReportRow]) -> Panel:
-    cells = {(str(knobs_of(row).get(across)), str(knobs_of(row).get(up))): row.ratio.value for row in rows if row.ratio}
+    cells = {
+        (str(knobs_of(row).get(across)), str(knobs_of(row).get(up))): row.ratio.value
+        for row in rows
+        if row.ratio
+    }
     xs, ys = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
     heat = Heat(xs, ys, [[cells.get((x, y)) for x in xs] for y in ys], "ratio")
     title = f"ratio to the baseline{', ' + context if context else ''}"
     return Panel(title, across, up, [heat], [run for row in rows for run in row.arm.runs])
 
 
-PLOT = Plot("heat_maps", "Heat maps", "The two knobs with most combinations; a panel for each setting of the others.", draw)
+PLOT = Plot(
+    "heat_maps",
+    "Heat maps",
+    "The two knobs with most combinations; a panel for each setting of the others.",
+    draw,
+)

@@ -24,7 +24,10 @@ def draw(view: View) -> list[Panel] | str:
                 [row.ratio.low for row in some if row.ratio],
                 [row.ratio.high for row in some if row.ratio],
                 across=True,
-                hover=[f"{row.tokens_per_s:.1f} tokens/s, against {row.against}, parity {row.arm.parity}" for row in some],
+                hover=[
+                    f"{row.tokens_per_s:.1f} tokens/s, against {row.against}, parity {row.arm.parity}"
+                    for row in some
+                ],
             )
             for name, colour, symbol, some in (
                 ("baseline", 3, "diamond", [row for row in kept if row.is_baseline]),

@@ -16,31 +16,69 @@ MOST, WINDOWS, FIRST = 4, 240, 60  # panels, windows that can be scrolled to, wi
 def draw(view: View) -> list[Panel] | str:
     panels = []
     for rows in view.by_evidence():
-        with_rounds = [row for row in rows if row.arm.runs[0].rounds is not None and row.arm.runs[0].rounds.height]
+        with_rounds = [
+            row
+            for row in rows
+            if row.arm.runs[0].rounds is not None and row.arm.runs[0].rounds.height
+        ]
         kept = most(with_rounds, MOST)
         for row in kept:
             run = row.arm.runs[0]
             marks, missing = marks_of(run)
             title = f"{row.arm.label}, seed {run.seed}{missing}{shown(with_rounds, kept)}"
             last = float(min(FIRST, run.metrics.get("windows") or FIRST))
-            panels.append(Panel(title, "window", "row", marks, [run], wide=True, height=300, x_range=(-1.0, last)))
+            panels.append(
+                Panel(
+                    title,
+                    "window",
+                    "row",
+                    marks,
+                    [run],
+                    wide=True,
+                    height=300,
+                    x_range=(-1.0, last),
+                )
+            )
     return panels or "no run has rounds.parquet"
 
 
 def marks_of(run: Run) -> tuple[list[Mark], str]:
     assert run.rounds is not None
     rounds = run.rounds.filter(pl.col("window") < WINDOWS).sort("window", "slot")
-    rounds = rounds.with_columns((pl.col("rows").cum_sum().over("window") - pl.col("rows")).alias("first"))
+    rounds = rounds.with_columns(
+        (pl.col("rows").cum_sum().over("window") - pl.col("rows")).alias("first")
+    )
     marks: list[Mark] = []
     for (slot,), own in rounds.group_by("slot", maintain_order=True):
         hover = [
-            f"slot {slot}, {name}: {rows} rows, {kept} kept" for name, rows, kept in own.select("request", "rows", "committed").iter_rows()
+            f"slot {slot}, {name}: {rows} rows, {kept} kept"
+            for name, rows, kept in own.select("request", "rows", "committed").iter_rows()
         ]
         lost = own["rows"] - own["committed"]
         windows, colour = own["window"].to_list(), int(str(slot))
-        marks.append(Bars(f"slot {slot}", windows, own["committed"].to_list(), own["first"].to_list(), colour, hover=hover))
+        marks.append(
+            Bars(
+                f"slot {slot}",
+                windows,
+                own["committed"].to_list(),
+                own["first"].to_list(),
+                colour,
+                hover=hover,
+            )
+        )
         above = (own["first"] + own["committed"]).to_list()
-        marks.append(Bars(f"slot {slot}, rejected", windows, lost.to_list(), above, colour, True, hover=hover, legend=False))
+        marks.append(
+            Bars(
+                f"slot {slot}, rejected",
+                windows,
+                lost.to_list(),
+                above,
+                colour,
+                True,
+                hover=hover,
+                legend=False,
+            )
+        )
     marks.sort(key=lambda mark: mark.colour if isinstance(mark, Bars) else 0)
     top = float(rounds.group_by("window").agg(pl.col("rows").sum())["rows"].max() or 0)  # type: ignore[arg-type]
     events, missing = events_of(run)
@@ -64,8 +102,24 @@ def events_of(run: Run) -> tuple[list[tuple[str, str, int, float, Sequence[int]]
     grants = windows_of_grants(run)
     if grants is None:
         return events, "; parks and promotions: not recorded (no grants.parquet)"
-    events.append(("promotion", "triangle-up", 2, 1.2, sorted(first for _, first, _, again, _ in grants if again)))
-    events.append(("park", "triangle-down", 1, 1.8, sorted(last for _, _, last, _, parked in grants if parked)))
+    events.append(
+        (
+            "promotion",
+            "triangle-up",
+            2,
+            1.2,
+            sorted(first for _, first, _, again, _ in grants if again),
+        )
+    )
+    events.append(
+        (
+            "park",
+            "triangle-down",
+            1,
+            1.8,
+            sorted(last for _, _, last, _, parked in grants if parked),
+        )
+    )
     return events, ""
 
 

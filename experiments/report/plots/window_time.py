@@ -18,7 +18,9 @@ def draw(view: View) -> list[Panel] | str:
         kept = most(known, MOST)
         marks: list[Mark] = []
         for colour, row in enumerate(kept):
-            windows = pl.concat([times for run in row.arm.runs if (times := window_times(run)) is not None])
+            windows = pl.concat(
+                [times for run in row.arm.runs if (times := window_times(run)) is not None]
+            )
             if not windows.height:
                 continue
             by = (
@@ -31,22 +33,55 @@ def draw(view: View) -> list[Panel] | str:
                 )
                 .sort("x")
             )
-            name, aside = row.arm.label, 0.05 * (colour - (len(kept) - 1) / 2)  # intervals side by side
+            name, aside = (
+                row.arm.label,
+                0.05 * (colour - (len(kept) - 1) / 2),
+            )  # intervals side by side
             x = [rows + aside for rows in by["x"]]
             hover = [f"{name}: median of n = {n} windows, p10 to p90" for n in by["n"]]
             fit = fitted(windows)
-            legend = f"{name}: {fit[0]:.2f} + {fit[1]:.3f} × rows ms" if fit else f"{name}: one row count"
+            legend = (
+                f"{name}: {fit[0]:.2f} + {fit[1]:.3f} × rows ms"
+                if fit
+                else f"{name}: one row count"
+            )
             marks.append(
-                Points(legend, x, by["mid"].to_list(), colour, low=by["low"].to_list(), high=by["high"].to_list(), arm=name, hover=hover)
+                Points(
+                    legend,
+                    x,
+                    by["mid"].to_list(),
+                    colour,
+                    low=by["low"].to_list(),
+                    high=by["high"].to_list(),
+                    arm=name,
+                    hover=hover,
+                )
             )
             if fit:
                 marks.append(
-                    Line(name, [x[0], x[-1]], [fit[0] + fit[1] * x[0], fit[0] + fit[1] * x[-1]], colour, dots=False, arm=name, legend=False)
+                    Line(
+                        name,
+                        [x[0], x[-1]],
+                        [fit[0] + fit[1] * x[0], fit[0] + fit[1] * x[-1]],
+                        colour,
+                        dots=False,
+                        arm=name,
+                        legend=False,
+                    )
                 )
         if marks:
             runs = [run for row in kept for run in row.arm.runs]
             panels.append(
-                Panel("Window time" + shown(known, kept), "rows, padding included", "ms", marks, runs, wide=True, height=380, whole_x=True)
+                Panel(
+                    "Window time" + shown(known, kept),
+                    "rows, padding included",
+                    "ms",
+                    marks,
+                    runs,
+                    wide=True,
+                    height=380,
+                    whole_x=True,
+                )
             )
     return panels or "no run has steps.parquet"
 

@@ -35,17 +35,27 @@ class AssistantStyle:
         config = text_config(checkpoint)
         if not isinstance(config, GemmaConfig) or not set(LAYERS) <= set(config.layer_types):
             kind = checkpoint.config.get("model_type")
-            raise BadInput(f"style is assistant, but the target's model_type is {kind!r}, expected a Gemma with sliding and full layers")
+            raise BadInput(
+                f"style is assistant, but the target's model_type is {kind!r}, expected a Gemma with sliding and full layers"
+            )
         if recipe.draft_vocab is not None:
-            raise BadInput(f"draft_vocab is {recipe.draft_vocab}, but an assistant drafts any token, by clusters: expected null")
+            raise BadInput(
+                f"draft_vocab is {recipe.draft_vocab}, but an assistant drafts any token, by clusters: expected null"
+            )
         if recipe.clusters and config.vocab % recipe.clusters:
-            raise BadInput(f"clusters is {recipe.clusters}, expected 0 or a divisor of the vocabulary ({config.vocab})")
+            raise BadInput(
+                f"clusters is {recipe.clusters}, expected 0 or a divisor of the vocabulary ({config.vocab})"
+            )
         self.config = config
 
     def start(self, target: DecoderTarget, frozen: Frozen, store: Store) -> Assistant:
-        config = assistant_config(self.checkpoint.config, self.config, self.recipe.clusters, self.recipe.top_clusters)
+        config = assistant_config(
+            self.checkpoint.config, self.config, self.recipe.clusters, self.recipe.top_clusters
+        )
         shapes = self.checkpoint.shapes("model.")
-        stored = self.checkpoint.read(shapes, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
+        stored = self.checkpoint.read(
+            shapes, prefixes=(), dtype=torch.float32, device=torch.device("cpu")
+        )
         last = {kind: f"model.layers.{i}." for i, kind in enumerate(self.config.layer_types)}
         wanted = ("model.embed_tokens.", "model.norm.", *last.values())
         tensors = {name: stored.tensor(name) for name in shapes if name.startswith(wanted)}
@@ -58,12 +68,20 @@ class AssistantStyle:
         write_assistant(assistant, folder / "heads" / f"{step:06}")
 
 
-def assistant_config(stored: dict[str, Any], target: GemmaConfig, clusters: int, top_clusters: int) -> Gemma4AssistantConfig:
+def assistant_config(
+    stored: dict[str, Any], target: GemmaConfig, clusters: int, top_clusters: int
+) -> Gemma4AssistantConfig:
     """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. stored: the target's config.json."""
     own: dict[str, Any] = {key: stored[key] for key in SAME if stored.get(key) is not None}
     sliding, full = target.kv_forms[SLIDING], target.kv_forms[FULL]
-    own |= {"head_dim": sliding.size, "global_head_dim": full.size, "num_key_value_heads": sliding.kv_heads}
-    if full.kv_heads != sliding.kv_heads:  # transformers looks only beside attention_k_eq_v; these layers have no keys of their own
+    own |= {
+        "head_dim": sliding.size,
+        "global_head_dim": full.size,
+        "num_key_value_heads": sliding.kv_heads,
+    }
+    if (
+        full.kv_heads != sliding.kv_heads
+    ):  # transformers looks only beside attention_k_eq_v; these layers have no keys of their own
         own |= {"num_global_key_value_heads": full.kv_heads, "attention_k_eq_v": True}
     text = Gemma4TextConfig(
         **own,

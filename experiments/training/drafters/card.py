@@ -9,11 +9,20 @@ from experiments.training.drafters.recipe import DrafterRecipe
 
 POINTS = 12  # of the loss curve
 ROWS: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-    ("given text, true tokens fed: accepted, positions 1 / 2 / 3", lambda one: _shares(one.get("teacher_forced"))),
-    ("own text, own drafts fed: accepted, positions 1 / 2 / 3", lambda one: _shares(one.get("own"))),
+    (
+        "given text, true tokens fed: accepted, positions 1 / 2 / 3",
+        lambda one: _shares(one.get("teacher_forced")),
+    ),
+    (
+        "own text, own drafts fed: accepted, positions 1 / 2 / 3",
+        lambda one: _shares(one.get("own")),
+    ),
     ("own text: first draft, novel tokens", lambda one: _share(one.get("own_novel_first"))),
     ("own text: share of novel tokens", lambda one: _share(one.get("own_novel_share"))),
-    ("own text: tokens of a round of 3 drafts", lambda one: _share(one.get("mean_acceptance_length"))),
+    (
+        "own text: tokens of a round of 3 drafts",
+        lambda one: _share(one.get("mean_acceptance_length")),
+    ),
     ("own text: tokens in the draft vocabulary", lambda one: _share(one.get("covered"))),
     ("own text: share after its first repeated 16-gram", lambda one: _share(one.get("repetition"))),
     ("own text: distinct 4-grams", lambda one: _share(one.get("distinct_4grams"))),
@@ -23,16 +32,38 @@ ROWS: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
 def table(found: dict[str, Any]) -> str:
     """Markdown, a column a kind of text."""
     lines = ["| | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
-    return "\n".join([*lines, *(f"| {name} | " + " | ".join(cell(one) for one in found.values()) + " |" for name, cell in ROWS)])
+    return "\n".join(
+        [
+            *lines,
+            *(
+                f"| {name} | " + " | ".join(cell(one) for one in found.values()) + " |"
+                for name, cell in ROWS
+            ),
+        ]
+    )
 
 
-def card(target: str, recipe: DrafterRecipe, rows: int, history: Sequence[Sequence[float]], found: dict[str, Any]) -> str:
+def card(
+    target: str,
+    recipe: DrafterRecipe,
+    rows: int,
+    history: Sequence[Sequence[float]],
+    found: dict[str, Any],
+) -> str:
     """target: its folder's name; rows: collected; history: step, minutes, loss."""
     what = "A Gemma 4 assistant" if recipe.style == "assistant" else "A Qwen-style MTP head"
-    kept = "every token" if recipe.draft_vocab is None else f"the {recipe.draft_vocab:,} most frequent tokens"
+    kept = (
+        "every token"
+        if recipe.draft_vocab is None
+        else f"the {recipe.draft_vocab:,} most frequent tokens"
+    )
     step, minutes, _ = history[-1]
     texts = sum(one.get("texts", 0) for one in found.values())
-    chosen = history if len(history) <= POINTS else [history[round(i * (len(history) - 1) / (POINTS - 1))] for i in range(POINTS)]
+    chosen = (
+        history
+        if len(history) <= POINTS
+        else [history[round(i * (len(history) - 1) / (POINTS - 1))] for i in range(POINTS)]
+    )
     curve = "\n".join(f"| {at:.1f} | {number} | {loss:.2f} |" for number, at, loss in chosen)
     return f"""# A drafter for {target}
 

@@ -29,7 +29,9 @@ class Tap:
 
     def __init__(self, target: Target, length: int) -> None:
         self.context = target.limits.context
-        self.rows = torch.zeros(target.slots, length, target.hidden_size, dtype=torch.bfloat16, device=target.device)
+        self.rows = torch.zeros(
+            target.slots, length, target.hidden_size, dtype=torch.bfloat16, device=target.device
+        )
 
     def bind(self, target: Target) -> None: ...
 
@@ -38,9 +40,15 @@ class Tap:
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
         self.rows[slot, start : start + len(hidden)] = hidden.bfloat16()
 
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
-        real = torch.arange(len(window.ids), device=kept.device) < window.starts[-1]  # plain decoding keeps every row but padding
-        self.rows[window.slots[real].long(), window.positions[real].long()] = hidden[real].bfloat16()
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
+        real = (
+            torch.arange(len(window.ids), device=kept.device) < window.starts[-1]
+        )  # plain decoding keeps every row but padding
+        self.rows[window.slots[real].long(), window.positions[real].long()] = hidden[
+            real
+        ].bfloat16()
         nothing = torch.zeros(len(kept), depth, device=kept.device)
         return Drafted(nothing.int(), nothing, torch.zeros_like(kept))
 
@@ -48,12 +56,24 @@ class Tap:
 class Collector:
     """Each prompt with the target's greedy text after it, `length` tokens in all; stop ids are banned until then."""
 
-    def __init__(self, target: Target, store: Store, watch: Callable[[int, float], None] = lambda rows, tokens_per_s: None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        store: Store,
+        watch: Callable[[int, float], None] = lambda rows, tokens_per_s: None,
+    ) -> None:
         slots, self.length = target.slots, store.tokens.shape[1]
         self.target, self.store, self.watch, self.slots = target, store, watch, slots
         self.tap = Tap(target, self.length)
         self.executor = ModelExecutor(
-            target, self.tap, slots=slots, rows=slots, largest_group=1, depth=0, buckets=Buckets(()), device=target.device
+            target,
+            self.tap,
+            slots=slots,
+            rows=slots,
+            largest_group=1,
+            depth=0,
+            buckets=Buckets(()),
+            device=target.device,
         )
 
     def run(self, prompts: Iterator[tuple[int, bool, Prompt]], enough: Callable[[], bool]) -> None:
@@ -65,17 +85,25 @@ class Collector:
 
         def whole(request: str, _: Sequence[int]) -> None:
             """A text is taken the moment it is whole: then its slot is cleared."""
-            slot, stream = next((slot, one) for slot, one in engine.streams.items() if one.request.id == request)
+            slot, stream = next(
+                (slot, one) for slot, one in engine.streams.items() if one.request.id == request
+            )
             if len(ids := [*stream.request.prompt, *stream.tokens]) >= self.length:
                 number, held_out, prompt = asked.pop(request)
-                rows.append(StoredRow(number, prompt.kind, held_out, min(len(prompt.ids), self.length)))
+                rows.append(
+                    StoredRow(number, prompt.kind, held_out, min(len(prompt.ids), self.length))
+                )
                 texts.append(self._text(slot, ids[: self.length]))
 
         engine.on_tokens = whole
         began = saved = time.monotonic()
         before = len(self.store.rows)
         while True:
-            while len(engine.waiting) < self.slots and not enough() and (asked_next := next(prompts, None)) is not None:
+            while (
+                len(engine.waiting) < self.slots
+                and not enough()
+                and (asked_next := next(prompts, None)) is not None
+            ):
                 number, _, prompt = asked_next
                 asked[str(number)] = asked_next
                 # a given text is read by its prefill; its one new token is not kept
@@ -90,11 +118,19 @@ class Collector:
                 saved = time.monotonic()
                 rows.clear()
                 texts.clear()
-                self.watch(len(self.store.rows), (len(self.store.rows) - before) * self.length / (saved - began))
+                self.watch(
+                    len(self.store.rows),
+                    (len(self.store.rows) - before) * self.length / (saved - began),
+                )
             if not going:
                 return
 
     def _text(self, slot: int, ids: list[int]) -> Text:
         here = slice(self.length - 1)
-        kv = {kind: torch.stack([one[slot, :, here] for one in self.target.kv(kind)]).bfloat16().cpu() for kind in self.store.kv}
-        return Text(torch.tensor(ids, dtype=torch.int32), self.tap.rows[slot, here].clone().cpu(), kv)
+        kv = {
+            kind: torch.stack([one[slot, :, here] for one in self.target.kv(kind)]).bfloat16().cpu()
+            for kind in self.store.kv
+        }
+        return Text(
+            torch.tensor(ids, dtype=torch.int32), self.tap.rows[slot, here].clone().cpu(), kv
+        )

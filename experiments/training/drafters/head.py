@@ -29,7 +29,9 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.full((size,), 1.0 - offset))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (rms_norm(x.float(), x.shape[-1:], eps=self.eps) * (self.offset + self.weight)).to(x.dtype)
+        return (rms_norm(x.float(), x.shape[-1:], eps=self.eps) * (self.offset + self.weight)).to(
+            x.dtype
+        )
 
 
 class SelfAttention(nn.Module):
@@ -41,9 +43,13 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(form.hidden, keys, bias=form.bias)
         self.o_proj = nn.Linear(queries, form.hidden, bias=False)
         if form.qk_norm:
-            self.q_norm, self.k_norm = (Norm(form.size, form.eps, form.norm_offset) for _ in range(2))
+            self.q_norm, self.k_norm = (
+                Norm(form.size, form.eps, form.norm_offset) for _ in range(2)
+            )
 
-    def qkv(self, x: Tensor, rope: Rope, start: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def qkv(
+        self, x: Tensor, rope: Rope, start: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries, keys, values [batch, heads, tokens, size], rotated from position `start` on, and the output's gate."""
         batch, tokens, size = *x.shape[:2], self.form.size
         q, gate = self.q_proj(x).view(batch, tokens, self.form.heads, -1), None
@@ -56,7 +62,12 @@ class SelfAttention(nn.Module):
         rotation = rope.at(torch.arange(start, start + tokens))
         share = self.form.heads // self.form.kv_heads
         k, v = (one.repeat_interleave(share, 2) for one in (rotation(k.float()).to(v.dtype), v))
-        return rotation(q.float()).to(v.dtype).transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), gate
+        return (
+            rotation(q.float()).to(v.dtype).transpose(1, 2),
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+            gate,
+        )
 
     def leave(self, mixed: Tensor, gate: Tensor | None) -> Tensor:
         y = mixed.transpose(1, 2).flatten(2)
@@ -77,7 +88,9 @@ class Block(nn.Module):
     def __init__(self, config: QwenConfig) -> None:
         super().__init__()
         offset = config.dialect.norm_offset
-        self.input_layernorm, self.post_attention_layernorm = (Norm(config.hidden, config.eps, offset) for _ in range(2))
+        self.input_layernorm, self.post_attention_layernorm = (
+            Norm(config.hidden, config.eps, offset) for _ in range(2)
+        )
         self.self_attn = SelfAttention(config.attention)
         self.mlp = Mlp(config.hidden, config.intermediate)
 
@@ -87,32 +100,50 @@ class Head(Drafter):
         """length: positions that are rotated."""
         super().__init__()
         hidden, offset = config.hidden, config.dialect.norm_offset
-        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (Norm(hidden, config.eps, offset) for _ in range(3))
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (
+            Norm(hidden, config.eps, offset) for _ in range(3)
+        )
         self.fc = nn.Linear(2 * hidden, hidden, bias=False)
         self.layers = nn.ModuleList([Block(config)])
         self.rope = Rope(frequencies(config.rope), config.head_size, length, torch.device("cpu"))
 
     @torch.no_grad()
-    def begin_as(self, target: Checkpoint, config: QwenConfig, hidden_rms: float, stream_rms: float) -> None:
+    def begin_as(
+        self, target: Checkpoint, config: QwenConfig, hidden_rms: float, stream_rms: float
+    ) -> None:
         """As the target's last layer of full attention: the hidden row is taken back to where it came from, before the last norm.
 
         hidden_rms, stream_rms: of the target's rows after and before that norm. The stream is scaled down to the root of its RMS,
         and what the layer adds to it likewise: one learning rate then fits all matrices."""
         last = max(i for i, kind in enumerate(config.layer_types) if kind == FULL)
-        shapes = {f"model.layers.{last}.{name}": shape for name, shape in block_shapes(config, FULL, fused=True).items()}
-        w = target.read(shapes | {"model.norm.weight": (config.hidden,)}, prefixes=(), dtype=torch.float32, device=torch.device("cpu"))
+        shapes = {
+            f"model.layers.{last}.{name}": shape
+            for name, shape in block_shapes(config, FULL, fused=True).items()
+        }
+        w = target.read(
+            shapes | {"model.norm.weight": (config.hidden,)},
+            prefixes=(),
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+        )
         block, scale = self.layers[0], stream_rms**0.5
         assert isinstance(block, Block)
-        block.load_state_dict({name.removeprefix(f"model.layers.{last}."): w.tensor(name) for name in shapes})
+        block.load_state_dict(
+            {name.removeprefix(f"model.layers.{last}."): w.tensor(name) for name in shapes}
+        )
         block.self_attn.o_proj.weight /= stream_rms / scale
         block.mlp.down_proj.weight /= stream_rms / scale
         norm, offset = w.tensor("model.norm.weight"), config.dialect.norm_offset
         self.norm.weight.copy_(UNSURE * (offset + norm) - offset)
-        self.pre_fc_norm_hidden.weight.copy_(scale * hidden_rms / (offset + norm).clamp(min=0.05) - offset)
+        self.pre_fc_norm_hidden.weight.copy_(
+            scale * hidden_rms / (offset + norm).clamp(min=0.05) - offset
+        )
         random = torch.randn(config.hidden, config.hidden) * config.hidden**-0.5
         self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))
 
-    def chain(self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False) -> list[Drafted]:
+    def chain(
+        self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False
+    ) -> list[Drafted]:
         """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
         from the target's rows, and to its own provisional entries of the steps before. Logits are of the draft vocabulary."""
         block, anchors = self.layers[0], ids.shape[1] - depth
@@ -124,8 +155,15 @@ class Head(Drafter):
         steps: list[Drafted] = []
         for step in range(depth):
             if step:
-                token = target.draft_vocab[steps[-1].picks] if own else ids[:, 1 + step : 1 + step + anchors]
-            entering = [self.pre_fc_norm_embedding(target.embed(token).float()), self.pre_fc_norm_hidden(out)]
+                token = (
+                    target.draft_vocab[steps[-1].picks]
+                    if own
+                    else ids[:, 1 + step : 1 + step + anchors]
+                )
+            entering = [
+                self.pre_fc_norm_embedding(target.embed(token).float()),
+                self.pre_fc_norm_hidden(out),
+            ]
             x = self.fc(torch.cat(entering, -1))
             q, k, v, gate = attention.qkv(block.input_layernorm(x), self.rope, step)
             keys.append(k)

@@ -48,10 +48,19 @@ class Fit:
         progress: Progress,
         keep: Callable[[Any, int], None],
     ) -> None:
-        self.recipe, self.drafter, self.target, self.store, self.out, self.progress = recipe, drafter, target, store, out, progress
+        self.recipe, self.drafter, self.target, self.store, self.out, self.progress = (
+            recipe,
+            drafter,
+            target,
+            store,
+            out,
+            progress,
+        )
         self.keep, self.place = keep, FitPosition()
         self.optimizer = Optimizer(drafter, recipe.rate, recipe.decay)
-        numbers = store.chosen(held_out=False)[:, None]  # "texts" of one number: Windows gives every row once before any twice
+        numbers = store.chosen(held_out=False)[
+            :, None
+        ]  # "texts" of one number: Windows gives every row once before any twice
         self.order = Windows({"rows": numbers}, {"rows": 1.0}, 1, recipe.seed)
         self.ticked = self.saved = time.monotonic()
 
@@ -70,7 +79,9 @@ class Fit:
             self.optimizer.step(done)
             place.step += 1
             value = float(loss.detach())
-            place.loss = value if place.step == 1 else SMOOTHING * place.loss + (1 - SMOOTHING) * value
+            place.loss = (
+                value if place.step == 1 else SMOOTHING * place.loss + (1 - SMOOTHING) * value
+            )
             if place.step % 10 == 1:
                 place.history.append((place.step, place.spent_s / 60, place.loss))
             left = None if recipe.steps else max(0.0, 60 * recipe.minutes - place.spent_s)
@@ -86,7 +97,11 @@ class Fit:
         """0 to 1. Also moves the clock."""
         now = time.monotonic()
         self.place.spent_s, self.ticked = self.place.spent_s + now - self.ticked, now
-        return self.place.step / self.recipe.steps if self.recipe.steps else self.place.spent_s / (60 * self.recipe.minutes)
+        return (
+            self.place.step / self.recipe.steps
+            if self.recipe.steps
+            else self.place.spent_s / (60 * self.recipe.minutes)
+        )
 
     def _save(self) -> None:
         """Written aside, then renamed."""

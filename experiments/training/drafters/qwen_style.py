@@ -28,8 +28,14 @@ class QwenStyle:
     def __init__(self, checkpoint: Checkpoint, recipe: DrafterRecipe) -> None:
         kind = checkpoint.config.get("model_type")
         if kind not in MODEL_TYPES:
-            raise BadInput(f"style is qwen_mtp, but the target's model_type is {kind!r}, expected one of {', '.join(sorted(MODEL_TYPES))}")
-        self.checkpoint, self.recipe, self.config = checkpoint, recipe, QwenConfig.read(checkpoint.config)
+            raise BadInput(
+                f"style is qwen_mtp, but the target's model_type is {kind!r}, expected one of {', '.join(sorted(MODEL_TYPES))}"
+            )
+        self.checkpoint, self.recipe, self.config = (
+            checkpoint,
+            recipe,
+            QwenConfig.read(checkpoint.config),
+        )
         if self.config.experts is not None:
             raise BadInput(
                 f"style is qwen_mtp, but the target's model_type is {kind!r}, whose heads have experts: they are not trained here"

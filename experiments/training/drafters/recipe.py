@@ -25,18 +25,24 @@ class DrafterRecipe:
     given: float  # share of rows that are given text throughout
     chat: float  # share of the other prompts that are rendered with the chat template, where there is one
     slots: int  # rows that are collected at once
-    collect_minutes: float | None  # of wall clock for collecting, None = until there are `texts` rows
+    collect_minutes: (
+        float | None
+    )  # of wall clock for collecting, None = until there are `texts` rows
     minutes: float  # of wall clock for training; the learning rates follow it
     steps: int | None  # optimizer steps instead of minutes: the same on every machine
     batch: int  # rows of a step
     depth: int  # chained steps that are trained
     rate: float
     decay: float
-    draft_vocab: int | None  # most tokens that are drafted, None = all of the target's; of style qwen_mtp
+    draft_vocab: (
+        int | None
+    )  # most tokens that are drafted, None = all of the target's; of style qwen_mtp
     clusters: int  # of the vocabulary, 0 = an unordered head; of style assistant
     top_clusters: int  # of them that have logits
     save_s: float  # seconds between checkpoints
-    save_every: int | None  # steps between drafters that are kept in heads/, None = only the last one
+    save_every: (
+        int | None
+    )  # steps between drafters that are kept in heads/, None = only the last one
     seed: int
     threads: int
 
@@ -45,7 +51,9 @@ class DrafterRecipe:
         """Raises BadInput: one line that names key, value and what is allowed."""
         given = dict(values)
         if unknown := sorted(given.keys() ^ set(cls.__annotations__)):
-            raise BadInput(f"{unknown[0]} is no key of train_drafter or missing, expected {', '.join(cls.__annotations__)}")
+            raise BadInput(
+                f"{unknown[0]} is no key of train_drafter or missing, expected {', '.join(cls.__annotations__)}"
+            )
         choice("style", given["style"], STYLES)
         for key in ("texts", "held_out", "prompt", "batch", "threads"):
             integer(key, given[key], 1)
@@ -67,12 +75,20 @@ class DrafterRecipe:
             if given[key] is not None and number(key, given[key], 0) == 0:
                 raise BadInput(f"{key} is {given[key]}, expected a finite number above 0")
         if given["prompt"] > given["length"] // 2:
-            raise BadInput(f"prompt is {given['prompt']}, expected at most half of length ({given['length']})")
+            raise BadInput(
+                f"prompt is {given['prompt']}, expected at most half of length ({given['length']})"
+            )
         if given["held_out"] >= given["texts"]:
-            raise BadInput(f"held_out is {given['held_out']}, expected less than texts ({given['texts']})")
+            raise BadInput(
+                f"held_out is {given['held_out']}, expected less than texts ({given['texts']})"
+            )
         data = given["data"]
-        if data is not None and (not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data)):
-            raise BadInput(f"data is {data!r}, expected a list of files, or null for the pinned text")
+        if data is not None and (
+            not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data)
+        ):
+            raise BadInput(
+                f"data is {data!r}, expected a list of files, or null for the pinned text"
+            )
         if missing := [one for one in data or () if not Path(one).is_file()]:
             raise BadInput(f"data names {missing[0]}, expected an existing file")
         return cls(**given | {"data": None if data is None else tuple(data)})
@@ -83,4 +99,7 @@ class DrafterRecipe:
     def of_texts(self) -> dict[str, Any]:
         """What the collected rows depend on, besides the target."""
         keys = ("data", "texts", "held_out", "length", "prompt", "given", "chat", "seed")
-        return {key: list(value) if isinstance(value := getattr(self, key), tuple) else value for key in keys}
+        return {
+            key: list(value) if isinstance(value := getattr(self, key), tuple) else value
+            for key in keys
+        }

@@ -38,18 +38,24 @@ COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target
 
 
 class Session:
-    def __init__(self, recipe: DrafterRecipe, path: Path, dtype: str, out: Path, console: Console) -> None:
+    def __init__(
+        self, recipe: DrafterRecipe, path: Path, dtype: str, out: Path, console: Console
+    ) -> None:
         """Raises BadInput where `out` holds something else, ValueError for a target that cannot be served."""
         self.recipe, self.out, self.console = recipe, out, console
         self.checkpoint = Checkpoint(path)
         if self.checkpoint.tokenizer is None:
-            raise BadInput(f"target.path is {path}, which has no tokenizer.json, expected one: text has to become tokens")
+            raise BadInput(
+                f"target.path is {path}, which has no tokenizer.json, expected one: text has to become tokens"
+            )
         self._take(out)
         self.style = style_of(self.checkpoint, recipe)
         torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
         self.tokenizer = Tokenizer.from_file(str(self.checkpoint.tokenizer))
-        self.target = load_target(path, slots=recipe.slots, context=recipe.length + 1, dtype=dtype, rows=recipe.slots)
+        self.target = load_target(
+            path, slots=recipe.slots, context=recipe.length + 1, dtype=dtype, rows=recipe.slots
+        )
 
     def run(self) -> dict[str, Any]:
         """The figures of the sidecar that it leaves in `out`."""
@@ -59,13 +65,24 @@ class Session:
         frozen = Frozen(self.target, self._draft_vocab(store, texts))
         drafter: Any = self.style.start(self.target, frozen, store)
         with Progress(self.console, shown=True) as progress:
-            fit = Fit(recipe, drafter, frozen, store, out, progress, lambda drafter, step: self.style.keep(drafter, out, step))
+            fit = Fit(
+                recipe,
+                drafter,
+                frozen,
+                store,
+                out,
+                progress,
+                lambda drafter, step: self.style.keep(drafter, out, step),
+            )
             fit.run()
         self.console.print("measuring on held-out text")
         found = stats(drafter.eval(), frozen, store, recipe.depth)
         self.style.write(drafter, frozen, out)
         write_json(out / "figures.json", found)
-        write_json(out / "training.json", {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history})
+        write_json(
+            out / "training.json",
+            {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history},
+        )
         written = card(self.checkpoint.path.name, recipe, len(store.rows), fit.place.history, found)
         (out / "README.md").write_text(written, encoding="utf-8")
         (out / CHECKPOINT).unlink(missing_ok=True)
@@ -74,8 +91,13 @@ class Session:
     def _take(self, out: Path) -> None:
         checkpoint = out / CHECKPOINT
         if checkpoint.is_file():
-            if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != self.recipe.as_dict():
-                raise BadInput(f"out is {out}, which holds an unfinished training with other settings, expected another folder")
+            if (
+                torch.load(checkpoint, weights_only=True, mmap=True)["recipe"]
+                != self.recipe.as_dict()
+            ):
+                raise BadInput(
+                    f"out is {out}, which holds an unfinished training with other settings, expected another folder"
+                )
         elif (out / WEIGHTS).exists():
             raise BadInput(f"out is {out}, which holds a drafter, expected another folder")
 
@@ -84,8 +106,19 @@ class Session:
         about = recipe.of_texts() | about_target(self.checkpoint) | {"text": _hash(texts)}
         hidden = self.target.hidden_size
         try:
-            kv = {kind: (each.shape[1], each.shape[3]) for kind in self.style.layer_types for each in self.target.kv(kind)[:1]}
-            store = Store(self.out / "texts", about, rows=recipe.texts, length=recipe.length, hidden=hidden, kv=kv)
+            kv = {
+                kind: (each.shape[1], each.shape[3])
+                for kind in self.style.layer_types
+                for each in self.target.kv(kind)[:1]
+            }
+            store = Store(
+                self.out / "texts",
+                about,
+                rows=recipe.texts,
+                length=recipe.length,
+                hidden=hidden,
+                kv=kv,
+            )
         except ValueError as wrong:
             raise BadInput(f"out is {self.out}: {wrong}, expected another folder") from wrong
         if len(store.rows) < recipe.texts and not (self.out / CHECKPOINT).exists():
@@ -93,11 +126,19 @@ class Session:
             limit = 60 * recipe.collect_minutes if recipe.collect_minutes else float("inf")
 
             def told(rows: int, speed: float) -> None:
-                self.console.print(f"collected {rows} of {recipe.texts} texts, {speed:,.0f} tokens/s", highlight=False, soft_wrap=True)
+                self.console.print(
+                    f"collected {rows} of {recipe.texts} texts, {speed:,.0f} tokens/s",
+                    highlight=False,
+                    soft_wrap=True,
+                )
 
-            Collector(self.target, store, told).run(self._asked(texts, store), lambda: time.monotonic() - began > limit)
+            Collector(self.target, store, told).run(
+                self._asked(texts, store), lambda: time.monotonic() - began > limit
+            )
         if not len(store.chosen(held_out=False)) or not len(store.chosen(held_out=True)):
-            raise BadInput(f"collect_minutes is {recipe.collect_minutes}, in which too few texts were collected, expected more")
+            raise BadInput(
+                f"collect_minutes is {recipe.collect_minutes}, in which too few texts were collected, expected more"
+            )
         return store
 
     def _asked(self, texts: Texts, store: Store) -> Iterator[tuple[int, bool, Prompt]]:
@@ -105,7 +146,9 @@ class Session:
         recipe, done = self.recipe, {row.number for row in store.rows}
         render = chat_of(self.checkpoint.path, "auto") if recipe.chat else None
         cut = Cut(recipe.length, recipe.prompt, recipe.given, recipe.chat, recipe.seed)
-        held_out, trained = (prompts(texts, self.tokenizer, render, cut, held_out=out) for out in (True, False))
+        held_out, trained = (
+            prompts(texts, self.tokenizer, render, cut, held_out=out) for out in (True, False)
+        )
         for number in range(recipe.texts):
             out = number < recipe.held_out
             prompt = next(held_out if out else trained)
@@ -117,12 +160,17 @@ class Session:
         most, vocab = self.recipe.draft_vocab, self.target.limits.vocab
         if most is None or most >= vocab:
             return None
-        counts = COLLECTED * torch.bincount(store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=vocab)
+        counts = COLLECTED * torch.bincount(
+            store.tokens[store.chosen(held_out=False)].flatten().long(), minlength=vocab
+        )
         for documents in texts.values():
             left = COUNTED
             for one in documents:
                 if not one.held_out and left > 0:
-                    counts += torch.bincount(torch.tensor(self.tokenizer.encode(one.text).ids, dtype=torch.long), minlength=vocab)
+                    counts += torch.bincount(
+                        torch.tensor(self.tokenizer.encode(one.text).ids, dtype=torch.long),
+                        minlength=vocab,
+                    )
                     left -= len(one.text)
         return torch.argsort(counts, descending=True, stable=True)[:most].sort().values
 

@@ -14,7 +14,13 @@ from mtp.drafters.sidecar import about_target
 from mtp.targets.loading.checkpoint import Checkpoint
 
 WEIGHTS = "model.safetensors"
-LEFT_OUT = ("text_config", "vision_config", "audio_config", "num_mtp_layers", "transformers_version")
+LEFT_OUT = (
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "num_mtp_layers",
+    "transformers_version",
+)
 
 
 def sidecar_config(target: Checkpoint, draft_vocab: list[int] | None) -> dict[str, Any]:
@@ -28,13 +34,18 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
     """The draft vocabulary on one line."""
     ids = config.get("draft_vocab")
     text = json.dumps(config | ({} if ids is None else {"draft_vocab": "@"}), indent=2)
-    (folder / "config.json").write_text(text.replace('"@"', json.dumps(ids)) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(
+        text.replace('"@"', json.dumps(ids)) + "\n", encoding="utf-8"
+    )
 
 
 def write_head(head: nn.Module, file: Path) -> None:
     """In bf16, aside, then renamed."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {f"mtp.{name}": tensor.detach().to(torch.bfloat16).contiguous() for name, tensor in head.state_dict().items()}
+    tensors = {
+        f"mtp.{name}": tensor.detach().to(torch.bfloat16).contiguous()
+        for name, tensor in head.state_dict().items()
+    }
     save_file(tensors, file.with_suffix(".part"), metadata={"format": "pt"})
     file.with_suffix(".part").replace(file)
 

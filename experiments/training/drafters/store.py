@@ -64,7 +64,8 @@ class Store:
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
         self.kv = {
-            kind: self._map(f"{kind}.bin", (rows, 2, heads, length - 1, size), torch.bfloat16) for kind, (heads, size) in (kv or {}).items()
+            kind: self._map(f"{kind}.bin", (rows, 2, heads, length - 1, size), torch.bfloat16)
+            for kind, (heads, size) in (kv or {}).items()
         }
 
     def append(self, rows: list[StoredRow], texts: list[Text]) -> None:
@@ -77,19 +78,35 @@ class Store:
             mapped.flush()
         self.rows += rows
         part = self.folder / "rows.part"
-        part.write_text(json.dumps({"about": self._about, "rows": [asdict(row) for row in self.rows]}), encoding="utf-8")
+        part.write_text(
+            json.dumps({"about": self._about, "rows": [asdict(row) for row in self.rows]}),
+            encoding="utf-8",
+        )
         part.replace(self.folder / "rows.json")
 
     def texts(self, places: Tensor) -> tuple[Tensor, Read]:
         """ids [texts, length - 1] and what the target left of them. Its choice after the last one is in `tokens`."""
-        kv = {kind: (both[places, 0].float(), both[places, 1].float()) for kind, both in self.kv.items()}
+        kv = {
+            kind: (both[places, 0].float(), both[places, 1].float())
+            for kind, both in self.kv.items()
+        }
         return self.tokens[places, :-1].long(), Read(self.hidden[places], kv)
 
     def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
         """Places of the rows that are so, in the order of their prompts, whichever ended first."""
-        length, places = self.tokens.shape[1], sorted(range(len(self.rows)), key=lambda place: self.rows[place].number)
-        found = [place for place in places if self.rows[place].held_out is held_out and kind in (None, self.rows[place].kind)]
-        return torch.tensor([place for place in found if own in (None, self.rows[place].begin < length)], dtype=torch.long)
+        length, places = (
+            self.tokens.shape[1],
+            sorted(range(len(self.rows)), key=lambda place: self.rows[place].number),
+        )
+        found = [
+            place
+            for place in places
+            if self.rows[place].held_out is held_out and kind in (None, self.rows[place].kind)
+        ]
+        return torch.tensor(
+            [place for place in found if own in (None, self.rows[place].begin < length)],
+            dtype=torch.long,
+        )
 
     def _map(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         file = self.folder / name

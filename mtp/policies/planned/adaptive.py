@@ -35,9 +35,14 @@ class _Weighed(FromRates):
 
     def _judged(self, request: str, confidence: Sequence[float]) -> list[float]:
         rates = self.rates.of(request)
-        return [self.fit(place, self._features(request, place, said, rates[place])) for place, said in enumerate(confidence)]
+        return [
+            self.fit(place, self._features(request, place, said, rates[place]))
+            for place, said in enumerate(confidence)
+        ]
 
-    def _features(self, request: str, place: int, confidence: float, rate: float) -> tuple[float, float, float]:
+    def _features(
+        self, request: str, place: int, confidence: float, rate: float
+    ) -> tuple[float, float, float]:
         return 1.0, self.centred.of(request, place, confidence), logit(rate, 0.02)
 
     def hold(self, request: str, drafts: tuple[int, ...], confidence: tuple[float, ...]) -> None:
@@ -49,7 +54,9 @@ class _Weighed(FromRates):
     def learn(self, verdict: Verdict) -> None:
         super().learn(verdict)
         if verdict.confidence is not None:
-            features = self._features(verdict.request, verdict.place, verdict.confidence, verdict.expected)
+            features = self._features(
+                verdict.request, verdict.place, verdict.confidence, verdict.expected
+            )
             self.fit.learn(verdict.place, features, verdict.hit)
 
     def release(self, request: str) -> None:
@@ -78,7 +85,9 @@ class Adaptive(PlannedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.trust >= 0:
-            raise ValueError(f"policy.trust is {self.trust}, expected logits per standard deviation, at least 0")
+            raise ValueError(
+                f"policy.trust is {self.trust}, expected logits per standard deviation, at least 0"
+            )
         object.__setattr__(self, "_refit", Refit(self.cost, forget=self.cost_forget))
 
     def estimator(self) -> _Weighed:
@@ -92,9 +101,13 @@ class Adaptive(PlannedPolicy):
         super().observe(result)
         if self.refit and result.slots[0].rows:
             context = sum(part.position for part in result.slots)
-            self._refit.observe(result.rows, result.padded, len(result.slots), result.depth, context, result.seconds)
+            self._refit.observe(
+                result.rows, result.padded, len(result.slots), result.depth, context, result.seconds
+            )
 
     def report(self) -> dict[str, Any]:
         cost = self.cost_model()
         times = {str(rows): cost.window(rows, 1, 0) for rows in (1, 2, 4, 8)}
-        return super().report() | {"cost": {"windows": self._refit.windows, "seconds_by_rows": times}}
+        return super().report() | {
+            "cost": {"windows": self._refit.windows, "seconds_by_rows": times}
+        }

@@ -40,4 +40,6 @@ class Calibrated(PlannedPolicy):
     step: float = 0.25
 
     def estimator(self) -> _Calibrated:
-        return _Calibrated(Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.step)
+        return _Calibrated(
+            Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.step
+        )

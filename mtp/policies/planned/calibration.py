@@ -23,7 +23,9 @@ class Logistic:
     the first verdicts do not move the weights by whole steps.
     """
 
-    def __init__(self, places: int, start: Sequence[float], *, step: float = 0.25, floor: float = 0.5) -> None:
+    def __init__(
+        self, places: int, start: Sequence[float], *, step: float = 0.25, floor: float = 0.5
+    ) -> None:
         if not step > 0:
             raise ValueError(f"policy.step is {step}, expected a learning rate above 0")
         self.weights = [list(start) for _ in range(places)]

@@ -15,15 +15,23 @@ class Centred:
     forget: of a request's older words; weight: words the mean of all requests counts for in a request's own. It learns from every
     draft that is made, verified or not: it needs no verdicts."""
 
-    def __init__(self, depth: int, *, forget: float = 0.97, weight: float = 8.0, pool_forget: float = 0.998) -> None:
+    def __init__(
+        self, depth: int, *, forget: float = 0.97, weight: float = 8.0, pool_forget: float = 0.998
+    ) -> None:
         self._forget, self._weight, self._pool_forget = forget, weight, pool_forget
         self._all = [[0.0, 0.0] for _ in range(depth)]  # words, their sum
-        self._square = [[4.0, 4.0] for _ in range(depth)]  # deviations, the sum of their squares: four of 1 to begin with
+        self._square = [
+            [4.0, 4.0] for _ in range(depth)
+        ]  # deviations, the sum of their squares: four of 1 to begin with
         self._own: dict[str, list[list[float]]] = {}
 
     def of(self, request: str, place: int, confidence: float) -> float:
         count, square = self._square[place]
-        away = (logit(confidence) - self._mean(request, place)) / max(sqrt(square / count), 1e-3) if self._all[place][0] else 0.0
+        away = (
+            (logit(confidence) - self._mean(request, place)) / max(sqrt(square / count), 1e-3)
+            if self._all[place][0]
+            else 0.0
+        )
         return max(-MOST, min(MOST, away))
 
     def learn(self, request: str, place: int, confidence: float) -> None:
@@ -34,7 +42,10 @@ class Centred:
             pair[1] = self._pool_forget * pair[1] + (said - self._mean(request, place)) ** 2
         if request not in self._own:
             self._own[request] = [[0.0, 0.0] for _ in self._all]
-        for pair, forget in ((self._own[request][place], self._forget), (self._all[place], self._pool_forget)):
+        for pair, forget in (
+            (self._own[request][place], self._forget),
+            (self._all[place], self._pool_forget),
+        ):
             pair[0] = forget * pair[0] + 1
             pair[1] = forget * pair[1] + said
 
@@ -45,4 +56,8 @@ class Centred:
         count, total = self._all[place]
         usual = total / count
         own = self._own.get(request)
-        return usual if own is None else (own[place][1] + self._weight * usual) / (own[place][0] + self._weight)
+        return (
+            usual
+            if own is None
+            else (own[place][1] + self._weight * usual) / (own[place][0] + self._weight)
+        )

@@ -12,7 +12,15 @@ Scenarios = Sequence[Sequence[float]]
 
 
 def best_depth(
-    ahead: Sequence[Scenarios], cost: Cost, table: CostTable, mu: float, *, rows: int, entered: int, sizes: Sequence[int], most: int
+    ahead: Sequence[Scenarios],
+    cost: Cost,
+    table: CostTable,
+    mu: float,
+    *,
+    rows: int,
+    entered: int,
+    sizes: Sequence[int],
+    most: int,
 ) -> int:
     """The depth with the largest expected surplus over the price of its rows, less mu * the drafter's time.
 
@@ -23,19 +31,28 @@ def best_depth(
     anchors = min(entered, rows)
     if anchors == rows or not ahead:
         return 0
-    prices = [mu * (table.time(taken, anchors) - table.time(anchors, anchors)) for taken in range(anchors, rows + 1)]
+    prices = [
+        mu * (table.time(taken, anchors) - table.time(anchors, anchors))
+        for taken in range(anchors, rows + 1)
+    ]
     best, chosen = 0.0, 0
     start = cost.window(anchors, anchors, 0)
     count = len(ahead[0])
-    steps: list[list[tuple[float, int]]] = [[] for _ in range(count)]  # (tokens per row, rows) of growing a group by one size
+    steps: list[list[tuple[float, int]]] = [
+        [] for _ in range(count)
+    ]  # (tokens per row, rows) of growing a group by one size
     for before, size in pairwise(size for size in sizes if size <= most + 1):
         for place, scenarios in enumerate(ahead):
             for number in range(count):
                 survival = scenarios[(number + place) % count]
                 if len(survival) >= size - 1:
-                    steps[number].append((sum(survival[before - 1 : size - 1]) / (size - before), size - before))
+                    steps[number].append(
+                        (sum(survival[before - 1 : size - 1]) / (size - before), size - before)
+                    )
         depth = size - 1
-        worth = sum(_filled(found, prices) for found in steps) / count - mu * (cost.window(anchors, anchors, depth) - start)
+        worth = sum(_filled(found, prices) for found in steps) / count - mu * (
+            cost.window(anchors, anchors, depth) - start
+        )
         if worth > best:
             best, chosen = worth, depth
     return chosen

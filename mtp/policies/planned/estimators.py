@@ -12,7 +12,9 @@ from mtp.policies.planned.survival import Rates, cumulated
 from mtp.policies.protocol import WindowResult
 from mtp.windows import SlotView
 
-UNLIKELY = 0.25  # survival below which a chain that is right to its end says that the request has changed
+UNLIKELY = (
+    0.25  # survival below which a chain that is right to its end says that the request has changed
+)
 
 
 class FromRates:
@@ -68,7 +70,9 @@ class FromConfidence(FromRates):
     def survival(self, view: SlotView) -> Sequence[float]:
         if len(view.confidence) < view.held:
             return super().survival(view)
-        return cumulated([self.judge(place, confidence) for place, confidence in enumerate(view.confidence)])
+        return cumulated(
+            [self.judge(place, confidence) for place, confidence in enumerate(view.confidence)]
+        )
 
     def learn(self, verdict: Verdict) -> None:
         if verdict.confidence is None:

@@ -19,7 +19,9 @@ class _Verified(FromRates):
     def __init__(self, rates: Ewma, depth: int, explore: int) -> None:
         super().__init__(rates)
         self._ewma, self._depth, self._explore = rates, depth, explore
-        self._since: dict[str, list[int]] = {}  # windows of the request since its last verdict, by draft place
+        self._since: dict[
+            str, list[int]
+        ] = {}  # windows of the request since its last verdict, by draft place
 
     def observe(self, result: WindowResult) -> None:
         for part in result.slots:
@@ -52,4 +54,6 @@ class EwmaPolicy(PlannedPolicy):
 
     def estimator(self) -> _Verified:
         check_count("explore", self.explore)
-        return _Verified(Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.explore)
+        return _Verified(
+            Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.explore
+        )

@@ -69,7 +69,12 @@ class OracleEstimator(ABC):
         index = self.index.get(request, 0)
         reach = (1.0, *self.known(request, index), 0.0)
         places = [self.known(request, index + 1 + k) for k in range(len(reach) - 1)]
-        return [[sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places)) for j in range(len(places[0]))]]
+        return [
+            [
+                sum((reach[k] - reach[k + 1]) * place[j] for k, place in enumerate(places))
+                for j in range(len(places[0]))
+            ]
+        ]
 
     def observe(self, result: WindowResult) -> None:
         for part in result.slots:
@@ -91,5 +96,7 @@ class OraclePolicy(PlannedPolicy):
     def __post_init__(self) -> None:
         if not isinstance(self.oracle, Oracle):
             given = "null" if self.oracle is None else type(self.oracle).__name__
-            raise ValueError(f"policy.oracle is {given}, expected the tapes of a run: workload=synthetic or recorded")
+            raise ValueError(
+                f"policy.oracle is {given}, expected the tapes of a run: workload=synthetic or recorded"
+            )
         super().__post_init__()

@@ -22,7 +22,9 @@ class OracleP(OraclePolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.oracle.probabilities:
-            raise ValueError("policy.oracle is recorded tapes, expected synthetic ones: only these know the true probabilities")
+            raise ValueError(
+                "policy.oracle is recorded tapes, expected synthetic ones: only these know the true probabilities"
+            )
 
     def estimator(self) -> OracleEstimator:
         return _Probabilities(self.oracle, self.depth)

@@ -15,7 +15,10 @@ from mtp.policies.planned.window_plan import Candidate, CostTable, plan
 from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, WindowPlan, first_left_out, groups_of, rotation
 
-FIRST, CHAINS = 24, 64  # windows of a run drafted to full depth before a depth is chosen, or fewer that make as many chains
+FIRST, CHAINS = (
+    24,
+    64,
+)  # windows of a run drafted to full depth before a depth is chosen, or fewer that make as many chains
 PROBE_SHARE = 0.003  # most of the time that later probes may take
 
 
@@ -101,7 +104,13 @@ class PlannedPolicy(ABC):
         table = run.table(cost, rows, 0)
         survivals = {view.slot: run.estimator.survival(view) for view in walk}
         candidates = [
-            Candidate(view.slot, min(view.limit, view.held + 1), survivals[view.slot], table.token * view.position, view.skips)
+            Candidate(
+                view.slot,
+                min(view.limit, view.held + 1),
+                survivals[view.slot],
+                table.token * view.position,
+                view.skips,
+            )
             for view in walk
         ]
         mu = run.rate.of(table, len(candidates))
@@ -109,22 +118,30 @@ class PlannedPolicy(ABC):
         depth = self._depth(walk, cost, table, mu, rows)
         if lengths:
             context = sum(view.position for view in walk if view.slot in lengths)
-            expected = sum(1 + sum(survivals[slot][: length - 1]) for slot, length in lengths.items())
+            expected = sum(
+                1 + sum(survivals[slot][: length - 1]) for slot, length in lengths.items()
+            )
             run.rate.add(expected, cost.window(sum(lengths.values()), len(lengths), depth, context))
         return Decision(WindowPlan(groups_of(lengths), first_left_out(walk, lengths, start)), depth)
 
-    def lengths(self, candidates: list[Candidate], table: CostTable, mu: float, rows: int) -> dict[int, int]:
+    def lengths(
+        self, candidates: list[Candidate], table: CostTable, mu: float, rows: int
+    ) -> dict[int, int]:
         """{slot: rows} of the window."""
         return plan(candidates, table, mu, rows=rows, sizes=self.sizes, skip_cap=self.skip_cap)
 
-    def _depth(self, walk: Sequence[SlotView], cost: Cost, table: CostTable, mu: float, rows: int) -> int:
+    def _depth(
+        self, walk: Sequence[SlotView], cost: Cost, table: CostTable, mu: float, rows: int
+    ) -> int:
         run = self.run
         run.windows += 1
         if len(walk) >= rows:  # anchors fill the window: no draft can be verified in the next
             run.depths[0] = run.depths.get(0, 0) + 1
             return 0
         ahead = [run.estimator.ahead(view.request) for view in walk if view.limit > 1]
-        depth = best_depth(ahead, cost, table, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth)
+        depth = best_depth(
+            ahead, cost, table, mu, rows=rows, entered=len(walk), sizes=self.sizes, most=self.depth
+        )
         if depth < self.depth and self._probes(cost, len(walk), depth):
             run.probes += 1
             depth = self.depth

@@ -63,7 +63,13 @@ class Shadow:
             self._open[part.request] = still
         return verdicts
 
-    def hold(self, request: str, drafts: tuple[int, ...], confidence: tuple[float, ...], expected: tuple[float, ...]) -> None:
+    def hold(
+        self,
+        request: str,
+        drafts: tuple[int, ...],
+        confidence: tuple[float, ...],
+        expected: tuple[float, ...],
+    ) -> None:
         if drafts:
             self._open.setdefault(request, []).append(_Chain(drafts, confidence, expected))
 
@@ -71,13 +77,17 @@ class Shadow:
         self._open.pop(request, None)
 
     @staticmethod
-    def _follow(request: str, chain: _Chain, tokens: tuple[int, ...], verdicts: list[Verdict]) -> bool:
+    def _follow(
+        request: str, chain: _Chain, tokens: tuple[int, ...], verdicts: list[Verdict]
+    ) -> bool:
         """Whether the chain is still open after these tokens."""
         for token in tokens:
             place = chain.right
             hit = chain.drafts[place] == token
             confidence = chain.confidence[place] if place < len(chain.confidence) else None
-            verdicts.append(Verdict(request, place, hit, place < chain.given, confidence, chain.expected[place]))
+            verdicts.append(
+                Verdict(request, place, hit, place < chain.given, confidence, chain.expected[place])
+            )
             chain.right += hit
             if not hit or chain.right == len(chain.drafts):
                 return False

@@ -18,4 +18,6 @@ class ShadowBeta(PlannedPolicy):
     weight: float = 4.0
 
     def estimator(self) -> FromRates:
-        return FromRates(BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight))
+        return FromRates(
+            BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight)
+        )

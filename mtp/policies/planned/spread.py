@@ -20,13 +20,23 @@ class Spread:
     def learn(self, judged: Sequence[float], rates: Sequence[float]) -> None:
         """judged: of one chain, each draft's probability given those before it; rates: the request's own."""
         if len(judged) == self._depth:
-            self._strayed.append(tuple(logit(q) - logit(p) for q, p in zip(judged, rates, strict=True)))
+            self._strayed.append(
+                tuple(logit(q) - logit(p) for q, p in zip(judged, rates, strict=True))
+            )
 
     def scenarios(self, rates: Sequence[float]) -> list[tuple[float, ...]]:
         """Equally likely survivals, from chains spread over all that are kept, others at every call: where deep drafts look a little
         worse than shallow ones they are then still made now and then, and so are seen to have become better."""
         self._turn += 1
         kept = self._strayed or [(0.0,) * self._depth]
-        drawn = [kept[(number * len(kept) // self._drawn + self._turn) % len(kept)] for number in range(self._drawn)]
+        drawn = [
+            kept[(number * len(kept) // self._drawn + self._turn) % len(kept)]
+            for number in range(self._drawn)
+        ]
         centres = [logit(rate) for rate in rates]
-        return [cumulated([sigmoid(centre + stray) for centre, stray in zip(centres, strayed, strict=True)]) for strayed in drawn]
+        return [
+            cumulated(
+                [sigmoid(centre + stray) for centre, stray in zip(centres, strayed, strict=True)]
+            )
+            for strayed in drawn
+        ]

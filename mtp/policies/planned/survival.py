@@ -30,7 +30,9 @@ class Rates(Protocol):
 def prior_of(prior: Sequence[float], depth: int) -> tuple[float, ...]:
     """A prior for every place; the last value goes on. Raises ValueError."""
     if not prior or not all(0 < value < 1 for value in prior):
-        raise ValueError(f"policy.prior is {list(prior)}, expected probabilities between 0 and 1, one per draft place")
+        raise ValueError(
+            f"policy.prior is {list(prior)}, expected probabilities between 0 and 1, one per draft place"
+        )
     return tuple(prior[min(place, len(prior) - 1)] for place in range(depth))
 
 
@@ -42,7 +44,13 @@ class BetaCounts:
     from `prior` with ten times its weight."""
 
     def __init__(
-        self, depth: int, *, forget: float = 0.97, prior: Sequence[float] = PRIOR, weight: float = 4.0, pool_forget: float = 0.998
+        self,
+        depth: int,
+        *,
+        forget: float = 0.97,
+        prior: Sequence[float] = PRIOR,
+        weight: float = 4.0,
+        pool_forget: float = 0.998,
     ) -> None:
         for name, value in (("forget", forget), ("pool_forget", pool_forget)):
             if not 0 < value <= 1:
@@ -69,7 +77,9 @@ class BetaCounts:
     def learn(self, request: str, place: int, hit: float) -> None:
         counts = self._counts.get(request)
         if counts is None:
-            counts = self._counts[request] = [[self._weight * p, self._weight * (1 - p)] for p in means_of(self._pool)]
+            counts = self._counts[request] = [
+                [self._weight * p, self._weight * (1 - p)] for p in means_of(self._pool)
+            ]
         for pair, forget in ((counts[place], self._forget), (self._pool[place], self._pool_forget)):
             pair[0] = forget * pair[0] + hit
             pair[1] = forget * pair[1] + 1 - hit

@@ -21,7 +21,9 @@ class SurvivalTopk(PlannedPolicy):
     def estimator(self) -> FromConfidence:
         return FromConfidence(Ewma(self.depth, rate=self.rate, prior=self.prior))
 
-    def lengths(self, candidates: list[Candidate], table: CostTable, mu: float, rows: int) -> dict[int, int]:
+    def lengths(
+        self, candidates: list[Candidate], table: CostTable, mu: float, rows: int
+    ) -> dict[int, int]:
         ranked = sorted(
             (
                 (-s, place, order)
@@ -34,8 +36,13 @@ class SurvivalTopk(PlannedPolicy):
         given: dict[int, int] = {}
         for _, _, order in ranked[:rows]:
             given[order] = given.get(order, 0) + 1
-            cut = {order: max(size for size in self.sizes if size <= count) for order, count in given.items()}
-            tokens = sum(1 + sum(candidates[order].survival[: size - 1]) for order, size in cut.items())
+            cut = {
+                order: max(size for size in self.sizes if size <= count)
+                for order, count in given.items()
+            }
+            tokens = sum(
+                1 + sum(candidates[order].survival[: size - 1]) for order, size in cut.items()
+            )
             rate = tokens / table.time(sum(cut.values()), len(cut))
             if rate > best:
                 best, found = rate, {candidates[order].slot: size for order, size in cut.items()}

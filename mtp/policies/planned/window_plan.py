@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from mtp.costs import Cost
 
-Step = tuple[float, int, int, int, float]  # -gain per row, group size then, place of its ask, rows, gain
+Step = tuple[
+    float, int, int, int, float
+]  # -gain per row, group size then, place of its ask, rows, gain
 Net = tuple[int, list[tuple[int, float]]]  # slot, (group size, gain less prices)
 NEVER = float("-inf")
 CLOSE = 1e-12
@@ -50,7 +52,11 @@ class CostTable:
     def time(self, rows: int, slots: int) -> float:
         if self.by_both:
             return self.by_both[rows][slots]
-        return self.alone[rows] if self.alone and slots == 1 else self.by_rows[rows] + self.slot * slots
+        return (
+            self.alone[rows]
+            if self.alone and slots == 1
+            else self.by_rows[rows] + self.slot * slots
+        )
 
     @classmethod
     def of(cls, cost: Cost, rows: int, depth: int) -> CostTable:
@@ -64,14 +70,27 @@ class CostTable:
             gap = by_rows[r] + slot * s - table[r][s]
             return gap if abs(gap) > 1e-9 * max(1e-9, abs(table[r][s])) else 0.0
 
-        if any(less(r, s) for r in range(2, rows + 1) for s in range(2, r + 1)) or any(less(r, 1) < 0 for r in range(1, rows + 1)):
+        if any(less(r, s) for r in range(2, rows + 1) for s in range(2, r + 1)) or any(
+            less(r, 1) < 0 for r in range(1, rows + 1)
+        ):
             return cls(by_rows, slot, token, by_both=tuple(table))
         alone = tuple(row[min(1, r)] for r, row in enumerate(table))
-        return cls(by_rows, slot, token, alone=alone if any(less(r, 1) for r in range(1, rows + 1)) else None)
+        return cls(
+            by_rows,
+            slot,
+            token,
+            alone=alone if any(less(r, 1) for r in range(1, rows + 1)) else None,
+        )
 
 
 def plan(
-    candidates: Sequence[Candidate], table: CostTable, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0
+    candidates: Sequence[Candidate],
+    table: CostTable,
+    mu: float,
+    *,
+    rows: int,
+    sizes: Sequence[int],
+    skip_cap: int = 0,
 ) -> dict[int, int]:
     """{slot: rows} of the best window; never empty while there is an ask. Ties go to the earlier ask.
 
@@ -84,15 +103,33 @@ def plan(
     if len(forced) >= rows:
         return dict.fromkeys(forced, 1)
     if table.by_both is not None:
-        return _by_rows_and_slots(_shortlist(candidates, forced, sizes, rows, 0.0, mu), forced, table.by_both, mu, rows)
+        return _by_rows_and_slots(
+            _shortlist(candidates, forced, sizes, rows, 0.0, mu), forced, table.by_both, mu, rows
+        )
     found, proven = _prefix(candidates, forced, table, mu, rows, sizes)
     if not proven:
-        found = _by_rows(_shortlist(candidates, forced, sizes, rows, mu * table.slot, mu), forced, table.by_rows, mu, rows)
-    return _or_alone(found, candidates, forced, table, mu, rows, sizes) if table.alone and len(forced) < 2 else found
+        found = _by_rows(
+            _shortlist(candidates, forced, sizes, rows, mu * table.slot, mu),
+            forced,
+            table.by_rows,
+            mu,
+            rows,
+        )
+    return (
+        _or_alone(found, candidates, forced, table, mu, rows, sizes)
+        if table.alone and len(forced) < 2
+        else found
+    )
 
 
 def greedy(
-    candidates: Sequence[Candidate], table: CostTable, mu: float, *, rows: int, sizes: Sequence[int], skip_cap: int = 0
+    candidates: Sequence[Candidate],
+    table: CostTable,
+    mu: float,
+    *,
+    rows: int,
+    sizes: Sequence[int],
+    skip_cap: int = 0,
 ) -> dict[int, int]:
     """As `plan`, but the best prefix of steps, proven or not. For T that does not fall with rows and prices slots alike it loses
     less than (largest step - 1) tokens to `plan`, where the largest step is at most the largest size less its anchor."""
@@ -129,13 +166,25 @@ def gains(candidate: Candidate, sizes: Sequence[int], rows: int) -> list[tuple[i
 
 
 def _prefix(
-    candidates: Sequence[Candidate], forced: dict[int, None], table: CostTable, mu: float, rows: int, sizes: Sequence[int]
+    candidates: Sequence[Candidate],
+    forced: dict[int, None],
+    table: CostTable,
+    mu: float,
+    rows: int,
+    sizes: Sequence[int],
 ) -> tuple[dict[int, int], bool]:
     """The best prefix of steps in order of gain per row, and whether it is proven the best window."""
     by_rows = table.by_rows
-    if len(candidates) >= rows and not table.slot and not any(candidate.seconds for candidate in candidates):
+    if (
+        len(candidates) >= rows
+        and not table.slot
+        and not any(candidate.seconds for candidate in candidates)
+    ):
         # anchors alone: no row is worth more than an anchor's 1
-        order = [*forced, *(candidate.slot for candidate in candidates if candidate.slot not in forced)]
+        order = [
+            *forced,
+            *(candidate.slot for candidate in candidates if candidate.slot not in forced),
+        ]
         many = max(range(max(1, len(forced)), rows + 1), key=lambda r: r - mu * by_rows[r])
         return dict.fromkeys(order[:many], 1), True
     steps: list[Step] = []
@@ -155,7 +204,9 @@ def _prefix(
             before, worth = size, total - entry
             density = (since - worth) / (size - begin)
             while len(steps) > first and density < steps[-1][0]:
-                width, gain = steps.pop()[3:]  # it gains less per row than the one after it: they are taken together
+                width, gain = steps.pop()[
+                    3:
+                ]  # it gains less per row than the one after it: they are taken together
                 begin, since = begin - width, since - gain
                 density = (since - worth) / (size - begin)
             steps.append((density, size, place, size - begin, worth - since))
@@ -166,7 +217,9 @@ def _prefix(
         best = value - mu * by_rows[used]
     for number, (density, _, _, width, gain) in enumerate(steps, 1):
         end = used + width
-        for r in range(used + 1, min(end, rows + 1)):  # no prefix ends here: the joining line bounds it
+        for r in range(
+            used + 1, min(end, rows + 1)
+        ):  # no prefix ends here: the joining line bounds it
             bound = max(bound, value - density * (r - used) - mu * by_rows[r])
         if end > rows:
             break
@@ -210,12 +263,23 @@ def _or_alone(
 
 
 def _shortlist(
-    candidates: Sequence[Candidate], forced: dict[int, None], sizes: Sequence[int], rows: int, entry: float, mu: float
+    candidates: Sequence[Candidate],
+    forced: dict[int, None],
+    sizes: Sequence[int],
+    rows: int,
+    entry: float,
+    mu: float,
 ) -> list[Net]:
     """The slots that can matter, with their gains less `entry` and their own price. At most `rows` slots enter, so a group of a
     slot outside the `rows` best of its size can be handed to one of these that is left out, at no loss."""
     nets = [
-        (candidate.slot, [(size, total - entry - mu * candidate.seconds) for size, total in gains(candidate, sizes, rows)])
+        (
+            candidate.slot,
+            [
+                (size, total - entry - mu * candidate.seconds)
+                for size, total in gains(candidate, sizes, rows)
+            ],
+        )
         for candidate in candidates
     ]
     if len(nets) <= rows:
@@ -228,7 +292,9 @@ def _shortlist(
     return [entry for entry in nets if entry[0] in keep]
 
 
-def _by_rows(nets: Sequence[Net], forced: dict[int, None], by_rows: Sequence[float], mu: float, rows: int) -> dict[int, int]:
+def _by_rows(
+    nets: Sequence[Net], forced: dict[int, None], by_rows: Sequence[float], mu: float, rows: int
+) -> dict[int, int]:
     """values[r]: the best sum of nets with exactly r rows, over the slots so far."""
     values = [0.0] + [NEVER] * rows
     choices, top = [], 0
@@ -254,7 +320,11 @@ def _by_rows(nets: Sequence[Net], forced: dict[int, None], by_rows: Sequence[flo
 
 
 def _by_rows_and_slots(
-    nets: Sequence[Net], forced: dict[int, None], times: Sequence[Sequence[float]], mu: float, rows: int
+    nets: Sequence[Net],
+    forced: dict[int, None],
+    times: Sequence[Sequence[float]],
+    mu: float,
+    rows: int,
 ) -> dict[int, int]:
     """As `_by_rows`, for each number of slots that entered: values[r, s]."""
     values, choices = {(0, 0): 0.0}, []
@@ -268,7 +338,10 @@ def _by_rows_and_slots(
                     choice[r + size, s + 1] = size
         values = new
         choices.append(choice)
-    left, entered = max((place for place in values if place[0]), key=lambda place: values[place] - mu * times[place[0]][place[1]])
+    left, entered = max(
+        (place for place in values if place[0]),
+        key=lambda place: values[place] - mu * times[place[0]][place[1]],
+    )
     lengths = {}
     for (slot, _), choice in zip(reversed(nets), reversed(choices), strict=True):
         size = choice.get((left, entered), 0)

@@ -31,7 +31,12 @@ ABSENT = {  # what transformers' configuration classes take where config.json le
     "head_dim": 256,
     "max_position_embeddings": 131_072,
 }
-ABSENT3 = ABSENT | {"vocab_size": 262_208, "num_hidden_layers": 26, "sliding_window": 4096, "query_pre_attn_scalar": 256}
+ABSENT3 = ABSENT | {
+    "vocab_size": 262_208,
+    "num_hidden_layers": 26,
+    "sliding_window": 4096,
+    "query_pre_attn_scalar": 256,
+}
 ABSENT4 = ABSENT | {
     "vocab_size": 262_144,
     "num_hidden_layers": 30,
@@ -76,24 +81,32 @@ class GemmaConfig(TextConfig):
     def read(cls, raw: Mapping[str, Any]) -> GemmaConfig:
         """raw: with a model_type of MODEL_TYPES. Refuses, in one line, settings that the code here does not follow."""
         if "backbone_hidden_size" in raw:
-            raise ValueError("config.json: backbone_hidden_size says an assistant, expected a target (drafter=gemma_assistant reads these)")
+            raise ValueError(
+                "config.json: backbone_hidden_size says an assistant, expected a target (drafter=gemma_assistant reads these)"
+            )
         config = cls.layers_of(raw)
         if all(form.shared for form in config.forms):
-            raise ValueError(f"config.json: num_kv_shared_layers is {len(config.forms)} of as many layers, expected fewer")
+            raise ValueError(
+                f"config.json: num_kv_shared_layers is {len(config.forms)} of as many layers, expected fewer"
+            )
         return config
 
     @classmethod
     def layers_of(cls, raw: Mapping[str, Any]) -> GemmaConfig:
         """The same of an assistant, whose layers are of the same kind and all share."""
         four = ALIASES.get(str(raw["model_type"]), raw["model_type"]) == GEMMA4
-        raw = (ABSENT4 if four else ABSENT3) | {key: value for key, value in raw.items() if value is not None}
+        raw = (ABSENT4 if four else ABSENT3) | {
+            key: value for key, value in raw.items() if value is not None
+        }
         _follow(raw, four)
         layers = size_in(raw, "num_hidden_layers")
         types = _layer_types(raw, layers, four)
         shared = size_in(raw, "num_kv_shared_layers", 0, least=0) if four else 0
         own = types[: layers - shared]
         if shared > layers or (own and set(own) != set(types)):
-            raise ValueError(f"config.json: num_kv_shared_layers is {shared}: of {layers} layers, some would share what no layer has")
+            raise ValueError(
+                f"config.json: num_kv_shared_layers is {shared}: of {layers} layers, some would share what no layer has"
+            )
         forms = _forms(raw, types, len(own), four)
         wide = 2 if raw.get("use_double_wide_mlp") else 1
         inner = size_in(raw, "intermediate_size")
@@ -110,13 +123,19 @@ class GemmaConfig(TextConfig):
             ropes={form.layer_type: _rope(raw, form, four) for form in forms},
             norm_offset=0.0 if four else 1.0,
             scaled_layers=four,
-            softcap=number_in(raw, "final_logit_softcapping") if "final_logit_softcapping" in raw else None,
-            experts=ExpertForm.read(raw, "top_k_experts") if four and raw.get("enable_moe_block") else None,
+            softcap=number_in(raw, "final_logit_softcapping")
+            if "final_logit_softcapping" in raw
+            else None,
+            experts=ExpertForm.read(raw, "top_k_experts")
+            if four and raw.get("enable_moe_block")
+            else None,
             per_layer=per_layer,
             per_layer_vocab=size_in(raw, "vocab_size_per_layer_input") if per_layer else 0,
         )
         if per_layer and config.per_layer_vocab < config.vocab:
-            raise ValueError(f"config.json: vocab_size_per_layer_input is {config.per_layer_vocab}, expected at least {config.vocab}")
+            raise ValueError(
+                f"config.json: vocab_size_per_layer_input is {config.per_layer_vocab}, expected at least {config.vocab}"
+            )
         return config
 
 
@@ -124,27 +143,39 @@ def _follow(raw: Mapping[str, Any], four: bool) -> None:
     bidirectional = raw.get("use_bidirectional_attention") or False
     follow(
         {
-            "hidden_activation": (raw.get("hidden_activation", "gelu_pytorch_tanh"), "gelu_pytorch_tanh"),
+            "hidden_activation": (
+                raw.get("hidden_activation", "gelu_pytorch_tanh"),
+                "gelu_pytorch_tanh",
+            ),
             "attention_bias": (bool(raw.get("attention_bias", False)), False),
             "attn_logit_softcapping": (raw.get("attn_logit_softcapping"), None),
             # "vision": text sees what lies before it, as ever
-            "use_bidirectional_attention": (False if four and bidirectional == "vision" else bidirectional, False),
+            "use_bidirectional_attention": (
+                False if four and bidirectional == "vision" else bidirectional,
+                False,
+            ),
         }
     )
 
 
 def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, ...]:
     pattern = size_in(raw, "sliding_window_pattern", size_in(raw, "_sliding_window_pattern", 6))
-    types = layer_types_in(raw, (SLIDING, FULL), [SLIDING if (i + 1) % pattern else FULL for i in range(layers)])
+    types = layer_types_in(
+        raw, (SLIDING, FULL), [SLIDING if (i + 1) % pattern else FULL for i in range(layers)]
+    )
     if four:
         types[-1] = FULL  # as transformers has it, whatever is written
     return tuple(types)
 
 
-def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool) -> tuple[GemmaForm, ...]:
+def _forms(
+    raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool
+) -> tuple[GemmaForm, ...]:
     """Full layers have a size and key heads of their own: by `global_*`, or layer by layer by `per_layer_config`."""
     same = bool(raw.get("attention_k_eq_v", False))
-    by_layer = part_in(raw, "per_layer_config") if "per_layer_config" in raw else None  # an empty one: all layers are alike
+    by_layer = (
+        part_in(raw, "per_layer_config") if "per_layer_config" in raw else None
+    )  # an empty one: all layers are alike
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
@@ -161,7 +192,9 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
         heads, here = size_in(raw, "num_attention_heads"), {**raw, **special}
         kv_heads = size_in(here, "num_key_value_heads")
         if heads % kv_heads:
-            raise ValueError(f"config.json: {heads} heads cannot share {kv_heads} key heads evenly (layer {i})")
+            raise ValueError(
+                f"config.json: {heads} heads cannot share {kv_heads} key heads evenly (layer {i})"
+            )
         form = GemmaForm(
             size_in(raw, "hidden_size"),
             heads,
@@ -180,15 +213,29 @@ def _forms(raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool)
         forms.append(form)
     for kind in set(types):
         if len({(form.size, form.kv_heads) for form in forms if form.layer_type == kind}) > 1:
-            raise ValueError(f"config.json: per_layer_config gives {kind} layers different heads, expected one size and number for all")
+            raise ValueError(
+                f"config.json: per_layer_config gives {kind} layers different heads, expected one size and number for all"
+            )
     return tuple(forms)
 
 
 def _rope(raw: Mapping[str, Any], form: GemmaForm, four: bool) -> RopeSettings:
     """Gemma 3 as first published: rope_theta and rope_scaling for full layers, rope_local_base_freq for sliding ones."""
     kind = form.layer_type
-    proportional = {"rope_type": "proportional", "partial_rotary_factor": 0.25} if four and kind == FULL else {}
+    proportional = (
+        {"rope_type": "proportional", "partial_rotary_factor": 0.25}
+        if four and kind == FULL
+        else {}
+    )
     old: Mapping[str, Any] = part_in(raw, "rope_scaling") if kind == FULL else {}
-    rope = part_in(part_in(raw, "rope_parameters"), kind) if "rope_parameters" in raw else {**proportional, **old}
-    outer = number_in(raw, "rope_theta" if kind == FULL else "rope_local_base_freq", default=THETA[kind])
-    return RopeSettings.read(rope, rotary=form.size, theta=number_in(rope, "rope_theta", default=outer))
+    rope = (
+        part_in(part_in(raw, "rope_parameters"), kind)
+        if "rope_parameters" in raw
+        else {**proportional, **old}
+    )
+    outer = number_in(
+        raw, "rope_theta" if kind == FULL else "rope_local_base_freq", default=THETA[kind]
+    )
+    return RopeSettings.read(
+        rope, rotary=form.size, theta=number_in(rope, "rope_theta", default=outer)
+    )

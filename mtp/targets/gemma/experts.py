@@ -10,7 +10,11 @@ from mtp.targets.layers.blocks import Norm, gelu_tanh
 from mtp.targets.layers.experts import Routed, choose
 from mtp.targets.loading.weights import Shapes, Weights
 
-NORMS = ("post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2")
+NORMS = (
+    "post_feedforward_layernorm_1",
+    "pre_feedforward_layernorm_2",
+    "post_feedforward_layernorm_2",
+)
 
 
 class GemmaExperts:
@@ -23,7 +27,9 @@ class GemmaExperts:
         self.after_mlp, self.before, self.after = norms
         self.scale, self.route = w.tensor("router.scale"), w.tensor("router.proj.weight")
         self.of_expert = w.tensor("router.per_expert_scale").float()
-        self.routed = Routed(w.tensor("experts.gate_up_proj"), w.tensor("experts.down_proj"), gelu_tanh)
+        self.routed = Routed(
+            w.tensor("experts.gate_up_proj"), w.tensor("experts.down_proj"), gelu_tanh
+        )
 
     @staticmethod
     def shapes(config: GemmaConfig) -> Shapes:
@@ -41,5 +47,7 @@ class GemmaExperts:
         """x: [rows, hidden] the stream; mlp: what the MLP made of it. Gives both together."""
         y = rms_norm(x.float(), x.shape[-1:], eps=self.eps).to(x.dtype) * self.scale * self.root
         chosen, shares = choose(linear(y, self.route), self.per_row)
-        made = self.routed(self.before(x).to(x.dtype), chosen, shares * self.of_expert[chosen]).to(x.dtype)
+        made = self.routed(self.before(x).to(x.dtype), chosen, shares * self.of_expert[chosen]).to(
+            x.dtype
+        )
         return self.after_mlp(mlp).to(x.dtype) + self.after(made).to(x.dtype)

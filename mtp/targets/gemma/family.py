@@ -21,25 +21,40 @@ from mtp.targets.loading.weights import Shapes, Weights
 class GemmaTarget(DecoderTarget):
     @staticmethod
     def weights(checkpoint: Checkpoint, config: GemmaConfig, **options: Any) -> Weights:
-        shared = [f"model.layers.{i}.self_attn.{name}" for i, form in enumerate(config.forms) if form.shared for name in OWN]
+        shared = [
+            f"model.layers.{i}.self_attn.{name}"
+            for i, form in enumerate(config.forms)
+            if form.shared
+            for name in OWN
+        ]
         optional = shared + (["lm_head.weight"] if config.tied else [])
-        return checkpoint.read(model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options)
+        return checkpoint.read(
+            model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options
+        )
 
     def build(self, config: GemmaConfig, w: Weights) -> None:
         self.embedding = w.tensor("model.embed_tokens.weight")
         self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
         self.scale, self.softcap = rounded(config.hidden**0.5, self.dtype), config.softcap
-        self.per_layer = PerLayerInputs(w.under("model."), config, self.dtype) if config.per_layer else None
+        self.per_layer = (
+            PerLayerInputs(w.under("model."), config, self.dtype) if config.per_layer else None
+        )
         last: dict[str, KvCache] = {}  # by layer type, of the layers so far that have their own
         blocks: list[GemmaBlock] = []
         for i, form in enumerate(config.forms):
             if not form.shared:
-                last[form.layer_type] = KvCache(form, self.slots, self.limits.context, self.dtype, self.device)
+                last[form.layer_type] = KvCache(
+                    form, self.slots, self.limits.context, self.dtype, self.device
+                )
                 self.caches.append(last[form.layer_type])
             if form.layer_type not in self.ropes:
                 turns = frequencies(config.ropes[form.layer_type])
-                self.ropes[form.layer_type] = Rope(turns, form.size, self.limits.context, self.device)
-            blocks.append(GemmaBlock(w.under(f"model.layers.{i}."), config, i, last[form.layer_type]))
+                self.ropes[form.layer_type] = Rope(
+                    turns, form.size, self.limits.context, self.device
+                )
+            blocks.append(
+                GemmaBlock(w.under(f"model.layers.{i}."), config, i, last[form.layer_type])
+            )
         self.blocks = blocks
         self.norm = Norm(w.tensor("model.norm.weight"), config.eps, config.norm_offset)
 
@@ -53,10 +68,16 @@ class GemmaTarget(DecoderTarget):
     def logits(self, hidden: Tensor) -> Tensor:
         """fp32 where they are capped: a cap brings neighbours closer than bf16 can tell apart."""
         logits = super().logits(hidden)
-        return logits if self.softcap is None else (logits.float() / self.softcap).tanh_() * self.softcap
+        return (
+            logits
+            if self.softcap is None
+            else (logits.float() / self.softcap).tanh_() * self.softcap
+        )
 
     def linear_weights(self) -> list[Tensor]:
-        return super().linear_weights() + ([] if self.per_layer is None else [self.per_layer.project])
+        return super().linear_weights() + (
+            [] if self.per_layer is None else [self.per_layer.project]
+        )
 
 
 def model_shapes(config: GemmaConfig) -> Shapes:

@@ -13,8 +13,17 @@ from mtp.targets.gemma.experts import GemmaExperts
 from mtp.targets.layers.blocks import Mlp, Norm, Place, gelu_tanh, prefixed
 from mtp.targets.loading.weights import Shapes, Weights
 
-NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-OWN = ("k_proj.weight", "v_proj.weight", "k_norm.weight")  # what a layer that shares keys and values does without
+NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+OWN = (
+    "k_proj.weight",
+    "v_proj.weight",
+    "k_norm.weight",
+)  # what a layer that shares keys and values does without
 
 
 class Kv(Protocol):
@@ -32,7 +41,11 @@ class GemmaAttention:
 
     def __init__(self, w: Weights, form: GemmaForm, kv: Kv) -> None:
         self.form, self.kv = form, kv
-        names = ["q_proj.weight"] if form.shared else ["q_proj.weight", "k_proj.weight", "v_proj.weight"]
+        names = (
+            ["q_proj.weight"]
+            if form.shared
+            else ["q_proj.weight", "k_proj.weight", "v_proj.weight"]
+        )
         if form.keys_are_values and not form.shared:
             names.pop()
         self.project = w.stacked(*names)  # queries, keys, values
@@ -60,7 +73,9 @@ class GemmaAttention:
 
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         form = self.form
-        y = linear(x, self.project).unflatten(1, (-1, form.size))  # [rows, heads and kv heads, size]
+        y = linear(x, self.project).unflatten(
+            1, (-1, form.size)
+        )  # [rows, heads and kv heads, size]
         rotated = len(self.norm.weight)
         qk = place.rotations[form.layer_type](self.norm(y[:, :rotated])).to(y.dtype)
         k = v = None
@@ -68,7 +83,9 @@ class GemmaAttention:
             k, v = qk[:, form.heads :], y[:, -form.kv_heads :]
             if form.value_norm:
                 v = rms_norm(v.float(), (form.size,), eps=form.eps).to(y.dtype)
-        y = place.attend(qk[:, : form.heads], k, v, self.kv.keys, self.kv.values, form.scale, form.sliding)
+        y = place.attend(
+            qk[:, : form.heads], k, v, self.kv.keys, self.kv.values, form.scale, form.sliding
+        )
         return linear(y.flatten(1), self.out)
 
 
@@ -79,7 +96,9 @@ class PerLayerGate:
         self.layer = layer
         self.gate = w.tensor("per_layer_input_gate.weight")
         self.out = w.tensor("per_layer_projection.weight")
-        self.norm = Norm(w.tensor("post_per_layer_input_norm.weight"), config.eps, config.norm_offset)
+        self.norm = Norm(
+            w.tensor("post_per_layer_input_norm.weight"), config.eps, config.norm_offset
+        )
 
     @staticmethod
     def shapes(hidden: int, width: int) -> Shapes:
@@ -131,7 +150,9 @@ class GemmaBlock:
 
     def matrices(self) -> list[Tensor]:
         more = [] if self.per_layer is None else [self.per_layer.gate, self.per_layer.out]
-        more += [] if self.experts is None else [self.experts.route]  # its experts are multiplied with one row each
+        more += (
+            [] if self.experts is None else [self.experts.route]
+        )  # its experts are multiplied with one row each
         return [self.mixer.project, self.mixer.out, *self.mlp.matrices(), *more]
 
 
@@ -141,7 +162,9 @@ class PerLayerInputs:
     def __init__(self, w: Weights, config: GemmaConfig, dtype: torch.dtype) -> None:
         self.table = w.tensor("embed_tokens_per_layer.weight")  # [vocab, layers * width]
         self.project = w.tensor("per_layer_model_projection.weight")  # [layers * width, hidden]
-        self.norm = Norm(w.tensor("per_layer_projection_norm.weight"), config.eps, config.norm_offset)
+        self.norm = Norm(
+            w.tensor("per_layer_projection_norm.weight"), config.eps, config.norm_offset
+        )
         self.scale, self.project_scale = rounded(config.per_layer**0.5, dtype), config.hidden**-0.5
 
     @staticmethod

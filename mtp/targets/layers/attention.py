@@ -16,10 +16,14 @@ from triton_kernels.attention import BLOCK
 class KvCache:
     """Keys and values [slots, kv heads, capacity, head size] of a layer, capacity = `length` rounded up to whole blocks."""
 
-    def __init__(self, form: AttentionForm, slots: int, length: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, form: AttentionForm, slots: int, length: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self.layer_type = form.layer_type
         capacity = -(-length // BLOCK) * BLOCK
-        self.keys = torch.zeros(slots, form.kv_heads, capacity, form.size, dtype=dtype, device=device)
+        self.keys = torch.zeros(
+            slots, form.kv_heads, capacity, form.size, dtype=dtype, device=device
+        )
         self.values = torch.zeros_like(self.keys)
 
     def clear(self, slot: int) -> None:
@@ -39,7 +43,9 @@ class Attention:
         self.norm: Norm | None = None
         if form.qk_norm:
             q, k = w.tensor("q_norm.weight"), w.tensor("k_norm.weight")
-            both = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])  # [heads, size]
+            both = torch.cat(
+                [q.expand(self.heads, -1), k.expand(self.kv_heads, -1)]
+            )  # [heads, size]
             self.norm = Norm(both, form.eps, form.norm_offset)
 
     @staticmethod
@@ -77,11 +83,21 @@ class Attention:
             y = y + self.bias  # apart from the product, whose bits are probed without one
         rotated = self.heads + self.kv_heads
         qk, v, gate = y.split_with_sizes(
-            [rotated * self.size, self.kv_heads * self.size, y.shape[1] - (rotated + self.kv_heads) * self.size], 1
+            [
+                rotated * self.size,
+                self.kv_heads * self.size,
+                y.shape[1] - (rotated + self.kv_heads) * self.size,
+            ],
+            1,
         )
         heads = qk.unflatten(1, (rotated, self.size))
         qk = rotation(heads.float() if self.norm is None else self.norm(heads)).to(y.dtype)
-        return qk[:, : self.heads], qk[:, self.heads :], v.unflatten(1, (self.kv_heads, self.size)), gate
+        return (
+            qk[:, : self.heads],
+            qk[:, self.heads :],
+            v.unflatten(1, (self.kv_heads, self.size)),
+            gate,
+        )
 
 
 def _fused(w: Weights, form: AttentionForm) -> Tensor:
@@ -91,8 +107,16 @@ def _fused(w: Weights, form: AttentionForm) -> Tensor:
     out = torch.empty(2 * (heads * size + keys), form.hidden, dtype=w.dtype, device=w.device)
     queries, k, v, gates = out.split([heads * size, keys, keys, heads * size])
     # stored per head: its query, then its gate
-    w.fill(queries.view(heads, size, -1), "q_proj.weight", lambda whole: whole.view(heads, 2, size, -1)[:, 0])
-    w.fill(gates.view(heads, size, -1), "q_proj.weight", lambda whole: whole.view(heads, 2, size, -1)[:, 1])
+    w.fill(
+        queries.view(heads, size, -1),
+        "q_proj.weight",
+        lambda whole: whole.view(heads, 2, size, -1)[:, 0],
+    )
+    w.fill(
+        gates.view(heads, size, -1),
+        "q_proj.weight",
+        lambda whole: whole.view(heads, 2, size, -1)[:, 1],
+    )
     w.fill(k, "k_proj.weight")
     w.fill(v, "v_proj.weight")
     return out

@@ -40,9 +40,27 @@ class WindowRows(NamedTuple):
     inputs: Tensor | None = None
 
     def attend(
-        self, q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, scale: float, sliding: int | None = None
+        self,
+        q: Tensor,
+        k: Tensor | None,
+        v: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        sliding: int | None = None,
     ) -> Tensor:
-        return window_attention(q, k, v, keys, values, self.positions, self.starts, self.counts, scale=scale, sliding=sliding)
+        return window_attention(
+            q,
+            k,
+            v,
+            keys,
+            values,
+            self.positions,
+            self.starts,
+            self.counts,
+            scale=scale,
+            sliding=sliding,
+        )
 
 
 class PromptRows(NamedTuple):
@@ -54,9 +72,18 @@ class PromptRows(NamedTuple):
     inputs: Tensor | None = None
 
     def attend(
-        self, q: Tensor, k: Tensor | None, v: Tensor | None, keys: Tensor, values: Tensor, scale: float, sliding: int | None = None
+        self,
+        q: Tensor,
+        k: Tensor | None,
+        v: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        sliding: int | None = None,
     ) -> Tensor:
-        return prefill_attention(q, k, v, keys, values, self.slot, self.start, scale=scale, sliding=sliding)
+        return prefill_attention(
+            q, k, v, keys, values, self.slot, self.start, scale=scale, sliding=sliding
+        )
 
 
 Place = WindowRows | PromptRows
@@ -99,7 +126,11 @@ class Mlp:
 
     @staticmethod
     def shapes(hidden: int, inner: int) -> Shapes:
-        return {"gate_proj.weight": (inner, hidden), "up_proj.weight": (inner, hidden), "down_proj.weight": (hidden, inner)}
+        return {
+            "gate_proj.weight": (inner, hidden),
+            "up_proj.weight": (inner, hidden),
+            "down_proj.weight": (hidden, inner),
+        }
 
     def __call__(self, x: Tensor) -> Tensor:
         gate, up = linear(x, self.gate_up).chunk(2, 1)
@@ -112,7 +143,9 @@ class Mlp:
 class Block:
     """A layer: mixer and MLP, each on a normed input, each added to the stream."""
 
-    def __init__(self, w: Weights, mixer: Mixer, mlp: Feedforward, eps: float, norm_offset: float) -> None:
+    def __init__(
+        self, w: Weights, mixer: Mixer, mlp: Feedforward, eps: float, norm_offset: float
+    ) -> None:
         self.before_mixer = Norm(w.tensor("input_layernorm.weight"), eps, norm_offset)
         self.before_mlp = Norm(w.tensor("post_attention_layernorm.weight"), eps, norm_offset)
         self.mixer, self.mlp = mixer, mlp

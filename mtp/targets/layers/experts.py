@@ -27,19 +27,33 @@ class Routed:
     multiplied one by one, in the order in which they are chosen, so a row's bits do not depend on its company, and nothing is
     read by the host."""
 
-    def __init__(self, gate_up: Tensor, down: Tensor, activation: Callable[[Tensor], Tensor] = silu) -> None:
-        self.gate_up, self.down = gate_up, down  # [experts, 2 * inner, hidden], [experts, hidden, inner]
+    def __init__(
+        self, gate_up: Tensor, down: Tensor, activation: Callable[[Tensor], Tensor] = silu
+    ) -> None:
+        self.gate_up, self.down = (
+            gate_up,
+            down,
+        )  # [experts, 2 * inner, hidden], [experts, hidden, inner]
         self.activation = activation
 
     def __call__(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """x: [rows, hidden]; chosen, shares: [rows, experts of a row] -> fp32 [rows, hidden]."""
-        return torch.cat([self._some(*some) for some in zip(x.split(ROWS), chosen.split(ROWS), shares.split(ROWS), strict=True)])
+        return torch.cat(
+            [
+                self._some(*some)
+                for some in zip(x.split(ROWS), chosen.split(ROWS), shares.split(ROWS), strict=True)
+            ]
+        )
 
     def _some(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         which = chosen.flatten()
-        each = x.repeat_interleave(chosen.shape[1], 0)[:, None]  # [rows * experts of a row, 1, hidden]
+        each = x.repeat_interleave(chosen.shape[1], 0)[
+            :, None
+        ]  # [rows * experts of a row, 1, hidden]
         gate, up = torch.bmm(each, self.gate_up.index_select(0, which).transpose(1, 2)).chunk(2, 2)
-        out = torch.bmm(self.activation(gate) * up, self.down.index_select(0, which).transpose(1, 2))
+        out = torch.bmm(
+            self.activation(gate) * up, self.down.index_select(0, which).transpose(1, 2)
+        )
         return (out.float().view(*chosen.shape, -1) * shares[..., None]).sum(1)
 
 
@@ -67,7 +81,10 @@ class Experts:
         shapes: Shapes = {"gate.weight": (count, hidden), "shared_expert_gate.weight": (1, hidden)}
         shapes |= prefixed("shared_expert.", Mlp.shapes(hidden, form.shared))
         if fused:
-            return shapes | {"experts.gate_up_proj": (count, 2 * inner, hidden), "experts.down_proj": (count, hidden, inner)}
+            return shapes | {
+                "experts.gate_up_proj": (count, 2 * inner, hidden),
+                "experts.down_proj": (count, hidden, inner),
+            }
         for i in range(count):
             shapes |= prefixed(f"experts.{i}.", Mlp.shapes(hidden, inner))
         return shapes

@@ -35,10 +35,14 @@ class Rope:
         rest = torch.ones(length, size - rotary)
         self.cos = torch.cat([angle.cos(), angle.cos(), rest], 1)[:, None].to(device)
         self.sin = torch.cat([-angle.sin(), angle.sin(), 0 * rest], 1)[:, None].to(device)
-        self.partner = torch.cat([torch.arange(half, rotary), torch.arange(half), torch.arange(rotary, size)]).to(device)
+        self.partner = torch.cat(
+            [torch.arange(half, rotary), torch.arange(half), torch.arange(rotary, size)]
+        ).to(device)
 
     def at(self, positions: Tensor) -> Rotation:
-        return Rotation(self.cos.index_select(0, positions), self.sin.index_select(0, positions), self.partner)
+        return Rotation(
+            self.cos.index_select(0, positions), self.sin.index_select(0, positions), self.partner
+        )
 
 
 def frequencies(rope: RopeSettings) -> Tensor:

@@ -17,7 +17,10 @@ from mtp.targets.loading.weights import STORED_AS, Progress, Stored, Weights, st
 
 MIB = 1 << 20
 NAMED = 20  # tensors that one error names at most
-OTHER_PARTS = tuple(f"model.{part}." for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio"))
+OTHER_PARTS = tuple(
+    f"model.{part}."
+    for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio")
+)
 OTHER_PARTS += ("model.multi_modal_projector.",)
 
 
@@ -62,7 +65,11 @@ class Checkpoint:
 
     def matrices(self) -> Counter[tuple[int, int]]:
         """Shapes [out, in] that a row is multiplied with, and how many of each: a tied head once, experts as they are stored."""
-        shapes = {name: one.shape for name, one in self._stored.items() if name.startswith(("model.", "lm_head.")) and len(one.shape) == 2}
+        shapes = {
+            name: one.shape
+            for name, one in self._stored.items()
+            if name.startswith(("model.", "lm_head.")) and len(one.shape) == 2
+        }
         shapes.pop("model.embed_tokens_per_layer.weight", None)
         if "lm_head.weight" in shapes:
             shapes.pop("model.embed_tokens.weight", None)
@@ -101,16 +108,23 @@ class Checkpoint:
         problems = {
             "missing": [name for name in shapes if name not in found and name not in set(optional)],
             "mis-shaped": [
-                f"{name} {list(one.shape)} (expected {list(shapes[name])})" for name, one in found.items() if one.shape != shapes[name]
+                f"{name} {list(one.shape)} (expected {list(shapes[name])})"
+                for name, one in found.items()
+                if one.shape != shapes[name]
             ],
             "of another dtype": [
-                f"{name} {one.dtype} (expected {', '.join(STORED_AS)})" for name, one in found.items() if one.dtype not in STORED_AS
+                f"{name} {one.dtype} (expected {', '.join(STORED_AS)})"
+                for name, one in found.items()
+                if one.dtype not in STORED_AS
             ],
-            "unknown": sorted(name for name in self._stored if name.startswith(prefixes) and name not in shapes),
+            "unknown": sorted(
+                name for name in self._stored if name.startswith(prefixes) and name not in shapes
+            ),
         }
         if any(problems.values()):
             raise ValueError(
-                f"checkpoint {self.path}: " + "; ".join(f"{kind} {_listed(names)}" for kind, names in problems.items() if names)
+                f"checkpoint {self.path}: "
+                + "; ".join(f"{kind} {_listed(names)}" for kind, names in problems.items() if names)
             )
         return Weights(found, dtype=dtype, device=device, progress=progress)
 
@@ -167,9 +181,16 @@ class Checkpoint:
         model may share its tokenizer with one that also sees images."""
         tokenizer = self._json("tokenizer.json") or {}
         vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
-        plain = [int(added["id"]) for added in tokenizer.get("added_tokens") or [] if not added.get("special")]
+        plain = [
+            int(added["id"])
+            for added in tokenizer.get("added_tokens") or []
+            if not added.get("special")
+        ]
         # byte-level and WordPiece tables go from a text to its id; Unigram's is a list
-        ids = [*(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))), *plain]
+        ids = [
+            *(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))),
+            *plain,
+        ]
         return max(ids, default=None)
 
     def _tokenizer_stop(self) -> int | None:
@@ -208,7 +229,9 @@ def our_name(stored: str) -> str | None:
         return None
     if stored.startswith("model.language_model."):
         return "model." + stored.removeprefix("model.language_model.")
-    return stored.removeprefix("language_model.")  # as Gemma 3's multimodal files were first published
+    return stored.removeprefix(
+        "language_model."
+    )  # as Gemma 3's multimodal files were first published
 
 
 def _listed(names: list[str]) -> str:

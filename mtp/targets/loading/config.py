@@ -28,8 +28,14 @@ class TextConfig(ABC):
         """By layer type: the last layer's that has keys and values of its own."""
 
     def check_context(self, context: int) -> None:
-        if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= self.max_positions:
-            raise ValueError(f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)")
+        if (
+            isinstance(context, bool)
+            or not isinstance(context, int)
+            or not 1 <= context <= self.max_positions
+        ):
+            raise ValueError(
+                f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)"
+            )
 
 
 ROPE_KEYS = {
@@ -67,12 +73,19 @@ class RopeSettings:
         """rope: a config's rope_parameters, or rope_scaling. Refuses, in one line, another kind or what it lacks."""
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind not in list(ROPE_NEEDS):
-            raise ValueError(f"config.json: rope_type is {kind!r}, supported: {', '.join(ROPE_NEEDS)}")
-        found: dict[str, Any] = {name: number_in(rope, ROPE_KEYS[name], f" (rope_type {kind})") for name in ROPE_NEEDS[kind]}
+            raise ValueError(
+                f"config.json: rope_type is {kind!r}, supported: {', '.join(ROPE_NEEDS)}"
+            )
+        found: dict[str, Any] = {
+            name: number_in(rope, ROPE_KEYS[name], f" (rope_type {kind})")
+            for name in ROPE_NEEDS[kind]
+        }
         if kind == "proportional":
             found["factor"] = number_in(rope, "factor", default=1.0)
         if kind == "llama3" and found["high"] <= found["low"]:
-            raise ValueError(f"config.json: high_freq_factor is {found['high']}, expected more than low_freq_factor ({found['low']})")
+            raise ValueError(
+                f"config.json: high_freq_factor is {found['high']}, expected more than low_freq_factor ({found['low']})"
+            )
         return cls(rotary, theta, kind, **found)
 
 
@@ -103,10 +116,15 @@ class ExpertForm:
     def read(cls, raw: Mapping[str, Any], per_row: str, shared: str | None = None) -> ExpertForm:
         """per_row, shared: what a family's config.json calls them."""
         form = cls(
-            size_in(raw, "num_experts"), size_in(raw, per_row), size_in(raw, "moe_intermediate_size"), size_in(raw, shared) if shared else 0
+            size_in(raw, "num_experts"),
+            size_in(raw, per_row),
+            size_in(raw, "moe_intermediate_size"),
+            size_in(raw, shared) if shared else 0,
         )
         if form.per_row > form.count:
-            raise ValueError(f"config.json: {per_row} is {form.per_row}, expected at most num_experts ({form.count})")
+            raise ValueError(
+                f"config.json: {per_row} is {form.per_row}, expected at most num_experts ({form.count})"
+            )
         return form
 
 
@@ -115,11 +133,15 @@ def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, lea
     value = raw.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"config.json: {key} is {value!r}, expected {'a positive integer' if least == 1 else f'an integer >= {least}'}")
+        raise ValueError(
+            f"config.json: {key} is {value!r}, expected {'a positive integer' if least == 1 else f'an integer >= {least}'}"
+        )
     return value
 
 
-def number_in(raw: Mapping[str, Any], key: str, where: str = "", default: float | None = None) -> float:
+def number_in(
+    raw: Mapping[str, Any], key: str, where: str = "", default: float | None = None
+) -> float:
     """A positive number of config.json; where: what the refusal adds; default: where it is absent or null."""
     value = raw.get(key)
     value = default if value is None else value
@@ -136,11 +158,19 @@ def part_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def layer_types_in(raw: Mapping[str, Any], known: Sequence[str], default: Sequence[str]) -> list[str]:
+def layer_types_in(
+    raw: Mapping[str, Any], known: Sequence[str], default: Sequence[str]
+) -> list[str]:
     """default: where they are absent, null or empty; as many are expected."""
     types = raw.get("layer_types") or default
-    if not isinstance(types, Sequence) or len(types) != len(default) or any(kind not in known for kind in types):
-        raise ValueError(f"config.json: layer_types is {types!r}, expected {len(default)} of {sorted(known)}")
+    if (
+        not isinstance(types, Sequence)
+        or len(types) != len(default)
+        or any(kind not in known for kind in types)
+    ):
+        raise ValueError(
+            f"config.json: layer_types is {types!r}, expected {len(default)} of {sorted(known)}"
+        )
     return list(types)
 
 

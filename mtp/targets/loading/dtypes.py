@@ -42,7 +42,14 @@ def check_dtype(asked: torch.dtype | str) -> None:
         raise ValueError(f"dtype is {asked!r}, expected {', '.join(ASKED[:-1])} or {ASKED[-1]}")
 
 
-def choose_dtype(checkpoint: Checkpoint, asked: torch.dtype | str, *, device: torch.device, rows: int, cache: Path | None = None) -> Choice:
+def choose_dtype(
+    checkpoint: Checkpoint,
+    asked: torch.dtype | str,
+    *,
+    device: torch.device,
+    rows: int,
+    cache: Path | None = None,
+) -> Choice:
     """stored, and auto on a GPU: fp32 where the checkpoint is, else bf16. auto on a CPU: what a short probe of this model's matrix
     shapes at `rows` rows finds faster.
 
@@ -53,12 +60,16 @@ def choose_dtype(checkpoint: Checkpoint, asked: torch.dtype | str, *, device: to
     if asked in NAMES:
         return Choice(NAMES[asked], "")
     if asked == "stored" or device.type != "cpu":
-        return Choice(torch.float32 if checkpoint.stored_as() == torch.float32 else torch.bfloat16, "")
+        return Choice(
+            torch.float32 if checkpoint.stored_as() == torch.float32 else torch.bfloat16, ""
+        )
     shapes = checkpoint.matrices()
     timed = time_products(shapes, rows) if cache is None else _remembered(shapes, rows, cache)
     dtype = faster(timed)
     found = f"this model's products with {rows} rows take {timed.bf16:.1f} ms in bf16 and {timed.fp32:.1f} ms in fp32 here"
-    return Choice(dtype, f"{found}, so {'fp32' if dtype == torch.float32 else 'bf16'} (target.dtype=auto)")
+    return Choice(
+        dtype, f"{found}, so {'fp32' if dtype == torch.float32 else 'bf16'} (target.dtype=auto)"
+    )
 
 
 def faster(timed: Timed) -> torch.dtype:
@@ -72,7 +83,10 @@ def time_products(shapes: Mapping[tuple[int, int], int], rows: int) -> Timed:
     pairs = []
     for (out, width), count in shapes.items():
         lines = min(out, max(1, LARGEST // width))
-        both = [(torch.ones(rows, width, dtype=dtype), torch.ones(lines, width, dtype=dtype)) for dtype in NAMES.values()]
+        both = [
+            (torch.ones(rows, width, dtype=dtype), torch.ones(lines, width, dtype=dtype))
+            for dtype in NAMES.values()
+        ]
         pairs.append((count * out / lines, both))
     samples: list[list[list[float]]] = [[[] for _ in NAMES] for _ in pairs]
     for turn in range(MOST_SAMPLES + 1):
@@ -84,13 +98,24 @@ def time_products(shapes: Mapping[tuple[int, int], int], rows: int) -> Timed:
                     samples[place][which].append(time.perf_counter() - started)
         if turn >= FEWEST and time.perf_counter() - began > BUDGET_S:
             break
-    totals = [sum(scale * median(each[which]) for (scale, _), each in zip(pairs, samples, strict=True)) for which in (0, 1)]
+    totals = [
+        sum(scale * median(each[which]) for (scale, _), each in zip(pairs, samples, strict=True))
+        for which in (0, 1)
+    ]
     return Timed(bf16=1e3 * totals[1], fp32=1e3 * totals[0])
 
 
 def _remembered(shapes: Counter[tuple[int, int]], rows: int, cache: Path) -> Timed:
-    machine = [platform.node(), platform.machine(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), torch.__version__]
-    key = hashlib.sha256(json.dumps([machine, rows, sorted(shapes.items())]).encode()).hexdigest()[:16]
+    machine = [
+        platform.node(),
+        platform.machine(),
+        torch.backends.cpu.get_cpu_capability(),
+        torch.get_num_threads(),
+        torch.__version__,
+    ]
+    key = hashlib.sha256(json.dumps([machine, rows, sorted(shapes.items())]).encode()).hexdigest()[
+        :16
+    ]
     file = cache / "dtype" / f"{key}.json"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)

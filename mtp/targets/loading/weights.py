@@ -13,7 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-STORED_AS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64, "I32": torch.int32}
+STORED_AS = {
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+}
 PIECE = 1 << 24  # bytes of a file that are in memory at a time
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
@@ -42,9 +48,13 @@ def stored_in(file: Path) -> dict[str, Stored]:
     found = {}
     for name, entry in header.items():
         (first, last), shape, dtype = entry["data_offsets"], tuple(entry["shape"]), entry["dtype"]
-        wanted = math.prod(shape) * STORED_AS[dtype].itemsize if dtype in STORED_AS else last - first
+        wanted = (
+            math.prod(shape) * STORED_AS[dtype].itemsize if dtype in STORED_AS else last - first
+        )
         if not 0 <= first <= last <= size - 8 - length or wanted != last - first:
-            raise ValueError(f"{name} {dtype}{list(shape)} lies at {first}..{last} of {size - 8 - length} bytes of data")
+            raise ValueError(
+                f"{name} {dtype}{list(shape)} lies at {first}..{last} of {size - 8 - length} bytes of data"
+            )
         found[name] = Stored(file, dtype, shape, 8 + length + first, last - first)
     return found
 
@@ -56,7 +66,14 @@ class Weights:
     dtype, device: of what it gives. At most PIECE bytes of a file are in memory besides.
     """
 
-    def __init__(self, stored: Mapping[str, Stored], *, dtype: torch.dtype, device: torch.device, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        stored: Mapping[str, Stored],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        progress: Progress | None = None,
+    ) -> None:
         self.dtype, self.device = dtype, device
         self._files = _Files(sum(one.size for one in stored.values()), progress)
         self._stored, self._prefix = stored, ""
@@ -81,18 +98,24 @@ class Weights:
     def stacked(self, *names: str) -> Tensor:
         """One below another: a fused projection."""
         shapes = [self.shape(name) for name in names]
-        out = torch.empty(sum(shape[0] for shape in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device)
+        out = torch.empty(
+            sum(shape[0] for shape in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device
+        )
         for part, name in zip(out.split([shape[0] for shape in shapes]), names, strict=True):
             self.fill(part, name)
         return out
 
-    def fill(self, out: Tensor, name: str, view: Callable[[Tensor], Tensor] = lambda whole: whole) -> None:
+    def fill(
+        self, out: Tensor, name: str, view: Callable[[Tensor], Tensor] = lambda whole: whole
+    ) -> None:
         """out: of the shape of view(the stored tensor)."""
         one = self._stored[self._prefix + name]
         source = view(self._files.view(one))
         if not source.ndim:
             source, out = source[None], out[None]
-        spanned = max(1, math.prod(one.shape) * source.element_size() // max(1, len(source)))  # bytes of the file in a line of the view
+        spanned = max(
+            1, math.prod(one.shape) * source.element_size() // max(1, len(source))
+        )  # bytes of the file in a line of the view
         lines = max(1, PIECE // spanned)
         for some in range(0, len(source), lines):
             piece = source[some : some + lines]
@@ -113,7 +136,12 @@ class _Files:
         if one.file not in self._maps:
             with one.file.open("rb") as opened:
                 self._maps[one.file] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
-        flat = torch.frombuffer(self._maps[one.file], dtype=STORED_AS[one.dtype], count=math.prod(one.shape), offset=one.offset)
+        flat = torch.frombuffer(
+            self._maps[one.file],
+            dtype=STORED_AS[one.dtype],
+            count=math.prod(one.shape),
+            offset=one.offset,
+        )
         return flat.view(one.shape)
 
     def used(self, one: Stored, size: int) -> None:

@@ -38,7 +38,9 @@ DIALECTS = {
     "llama": Dialect(),
     "qwen2": Dialect(qkv_bias=True),
     "qwen3": Dialect(qk_norm=True),
-    "qwen3_5_text": Dialect(norm_offset=1.0, qk_norm=True, output_gate=True, hybrid=True, rotary_share=0.25),
+    "qwen3_5_text": Dialect(
+        norm_offset=1.0, qk_norm=True, output_gate=True, hybrid=True, rotary_share=0.25
+    ),
 }
 DIALECTS["qwen3_5_moe_text"] = replace(DIALECTS["qwen3_5_text"], experts=True)
 ALIASES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
@@ -66,7 +68,10 @@ class QwenConfig(TextConfig):
     @property
     def linear_channels(self) -> int:
         """Queries, keys and values of a gated-delta layer: what its convolution runs over."""
-        return 2 * self.linear_key_heads * self.linear_key_size + self.linear_value_heads * self.linear_value_size
+        return (
+            2 * self.linear_key_heads * self.linear_key_size
+            + self.linear_value_heads * self.linear_value_size
+        )
 
     @property
     def kv_forms(self) -> dict[str, AttentionForm]:
@@ -76,7 +81,16 @@ class QwenConfig(TextConfig):
     def attention(self) -> AttentionForm:
         d = self.dialect
         return AttentionForm(
-            self.hidden, self.heads, self.kv_heads, self.head_size, FULL, self.eps, d.norm_offset, d.qk_norm, d.qkv_bias, d.output_gate
+            self.hidden,
+            self.heads,
+            self.kv_heads,
+            self.head_size,
+            FULL,
+            self.eps,
+            d.norm_offset,
+            d.qk_norm,
+            d.qkv_bias,
+            d.output_gate,
         )
 
     @classmethod
@@ -87,7 +101,11 @@ class QwenConfig(TextConfig):
             raise ValueError(f"model_type is {name!r}, supported: {', '.join(sorted(MODEL_TYPES))}")
         dialect = DIALECTS[ALIASES.get(name, name)]
         rope = part_in(raw, "rope_parameters") or part_in(raw, "rope_scaling")
-        head = size_in(raw, "head_dim", max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads")))
+        head = size_in(
+            raw,
+            "head_dim",
+            max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads")),
+        )
         share = number_in({**raw, **rope}, "partial_rotary_factor", default=dialect.rotary_share)
         theta = number_in({**raw, **rope}, "rope_theta", default=10000.0)
 
@@ -100,7 +118,9 @@ class QwenConfig(TextConfig):
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
             intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
-            experts=ExpertForm.read(raw, "num_experts_per_tok", "shared_expert_intermediate_size") if dialect.experts else None,
+            experts=ExpertForm.read(raw, "num_experts_per_tok", "shared_expert_intermediate_size")
+            if dialect.experts
+            else None,
             heads=size_in(raw, "num_attention_heads"),
             kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
             head_size=head,
@@ -113,7 +133,13 @@ class QwenConfig(TextConfig):
             linear_key_size=linear("key_head_dim"),
             linear_value_size=linear("value_head_dim"),
             taps=linear("conv_kernel_dim", 1),
-            mtp_layers=max(1, *(size_in(raw, key, 0, least=0) for key in ("mtp_num_hidden_layers", "num_mtp_layers"))),
+            mtp_layers=max(
+                1,
+                *(
+                    size_in(raw, key, 0, least=0)
+                    for key in ("mtp_num_hidden_layers", "num_mtp_layers")
+                ),
+            ),
         )
         config._check(raw)
         return config
@@ -126,14 +152,25 @@ class QwenConfig(TextConfig):
                 "mlp_bias": (bool(raw.get("mlp_bias", False)), False),
                 "dual_chunk_attention_config": (raw.get("dual_chunk_attention_config"), None),
                 "use_sliding_window": (bool(raw.get("use_sliding_window", False)), False),
-                "attn_output_gate": (raw.get("attn_output_gate", self.dialect.output_gate), self.dialect.output_gate),
-                "mtp_use_dedicated_embeddings": (bool(raw.get("mtp_use_dedicated_embeddings", False)), False),
+                "attn_output_gate": (
+                    raw.get("attn_output_gate", self.dialect.output_gate),
+                    self.dialect.output_gate,
+                ),
+                "mtp_use_dedicated_embeddings": (
+                    bool(raw.get("mtp_use_dedicated_embeddings", False)),
+                    False,
+                ),
             }
         )
         rotary = self.rope.rotary
         if rotary < 2 or rotary % 2 or rotary > self.head_size:
-            raise ValueError(f"config.json: {rotary} rotated elements of a head, expected an even number from 2 to {self.head_size}")
-        for many, few in ((self.heads, self.kv_heads), (self.linear_value_heads, self.linear_key_heads or 1)):
+            raise ValueError(
+                f"config.json: {rotary} rotated elements of a head, expected an even number from 2 to {self.head_size}"
+            )
+        for many, few in (
+            (self.heads, self.kv_heads),
+            (self.linear_value_heads, self.linear_key_heads or 1),
+        ):
             if many % few:
                 raise ValueError(f"config.json: {many} heads cannot share {few} key heads evenly")
 
@@ -142,4 +179,6 @@ def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:
     layers = size_in(raw, "num_hidden_layers")
     interval = size_in(raw, "full_attention_interval", 4) if dialect.hybrid else 1
     known = (FULL, LINEAR) if dialect.hybrid else (FULL,)
-    return tuple(layer_types_in(raw, known, [LINEAR if (i + 1) % interval else FULL for i in range(layers)]))
+    return tuple(
+        layer_types_in(raw, known, [LINEAR if (i + 1) % interval else FULL for i in range(layers)])
+    )

@@ -21,12 +21,16 @@ class QwenTarget(DecoderTarget):
     def weights(checkpoint: Checkpoint, config: QwenConfig, **options: Any) -> Weights:
         optional = ["lm_head.weight"] if config.tied else []
         shapes = model_shapes(config, fused=not checkpoint.holds("model.layers.0.mlp.experts.0."))
-        return checkpoint.read(shapes, prefixes=("model.", "lm_head."), optional=optional, **options)
+        return checkpoint.read(
+            shapes, prefixes=("model.", "lm_head."), optional=optional, **options
+        )
 
     def build(self, config: QwenConfig, w: Weights) -> None:
         self.embedding = w.tensor("model.embed_tokens.weight")
         self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
-        self.ropes[FULL] = Rope(frequencies(config.rope), config.head_size, self.limits.context, self.device)
+        self.ropes[FULL] = Rope(
+            frequencies(config.rope), config.head_size, self.limits.context, self.device
+        )
         linear_layers = config.layer_types.count(LINEAR)
         self.state = LinearState(config, linear_layers, self.slots, self.rows, self.device)
         self.states = [self.state] if linear_layers else []
@@ -35,17 +39,25 @@ class QwenTarget(DecoderTarget):
             here = w.under(f"model.layers.{i}.")
             mixer: Mixer
             if kind == FULL:
-                self.caches.append(KvCache(config.attention, self.slots, self.limits.context, self.dtype, self.device))
+                self.caches.append(
+                    KvCache(
+                        config.attention, self.slots, self.limits.context, self.dtype, self.device
+                    )
+                )
                 mixer = Attention(here.under("self_attn."), config.attention, self.caches[-1])
             else:
-                mixer = GatedDelta(here.under("linear_attn."), config, self.state, len(blocks) - len(self.caches))
+                mixer = GatedDelta(
+                    here.under("linear_attn."), config, self.state, len(blocks) - len(self.caches)
+                )
             blocks.append(block(here, config, mixer))
         self.blocks = blocks
         self.norm = Norm(w.tensor("model.norm.weight"), config.eps, config.dialect.norm_offset)
 
 
 def block(w: Weights, config: QwenConfig, mixer: Mixer) -> Block:
-    mlp = Mlp(w.under("mlp.")) if config.experts is None else Experts(w.under("mlp."), config.experts)
+    mlp = (
+        Mlp(w.under("mlp.")) if config.experts is None else Experts(w.under("mlp."), config.experts)
+    )
     return Block(w, mixer, mlp, config.eps, config.dialect.norm_offset)
 
 

@@ -16,11 +16,17 @@ from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, 
 class LinearState:
     """Committed state of every slot, and what a verified window of at most `rows` rows leaves for its commit. All fp32."""
 
-    def __init__(self, config: QwenConfig, layers: int, slots: int, rows: int, device: torch.device) -> None:
+    def __init__(
+        self, config: QwenConfig, layers: int, slots: int, rows: int, device: torch.device
+    ) -> None:
         def table(*shape: int) -> Tensor:
             return torch.zeros(layers, *shape, dtype=torch.float32, device=device)
 
-        heads, key_size, value_size = config.linear_value_heads, config.linear_key_size, config.linear_value_size
+        heads, key_size, value_size = (
+            config.linear_value_heads,
+            config.linear_key_size,
+            config.linear_value_size,
+        )
         self.recurrent = table(slots, heads, key_size, value_size)
         self.past_inputs = table(slots, config.taps - 1, config.linear_channels)
         self.inputs = table(rows, config.linear_channels)  # scratch from here on
@@ -47,7 +53,9 @@ class GatedDelta:
         # its gates' parameters are small and sensitive: as stored, not rounded to the model's dtype
         self.rate = -w.tensor("A_log", torch.float32).exp().double()  # [heads]
         self.bias = w.tensor("dt_bias", torch.float32).double()
-        self.norm_weight = w.tensor("norm.weight").float()  # the one norm of the family that is not an offset
+        self.norm_weight = w.tensor(
+            "norm.weight"
+        ).float()  # the one norm of the family that is not an offset
         self.eps = config.eps
         self.key_heads, self.key_size = config.linear_key_heads, config.linear_key_size
         self.heads, self.value_size = config.linear_value_heads, config.linear_value_size
@@ -75,7 +83,9 @@ class GatedDelta:
         beta = b.double().sigmoid().float()  # [rows, heads]
         log_decay = self.rate * softplus(a.double() + self.bias)
         if isinstance(place, PromptRows):
-            y = self._prompt(mixed, log_decay.float(), beta, place.slot)  # [rows, heads, value size]
+            y = self._prompt(
+                mixed, log_decay.float(), beta, place.slot
+            )  # [rows, heads, value size]
         else:
             y = self._window(mixed, log_decay, beta, place.starts)
         y = rms_norm(y, y.shape[-1:], eps=self.eps) * self.norm_weight
@@ -84,16 +94,23 @@ class GatedDelta:
 
     def _window(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, starts: Tensor) -> Tensor:
         state, layer, rows = self.state, self.index, len(mixed)
-        inputs, decay = state.inputs[layer, :rows].copy_(mixed), state.decays[layer, :rows].copy_(log_decay.exp())
+        inputs, decay = (
+            state.inputs[layer, :rows].copy_(mixed),
+            state.decays[layer, :rows].copy_(log_decay.exp()),
+        )
         conv = causal_conv_verify(inputs, self.taps, state.past_inputs[layer], starts)
         q, k, v = self._split(conv, state.keys[layer, :rows])
         deltas = state.deltas[layer, :rows]
-        return gated_delta_verify(q, k, v, decay, beta, state.recurrent[layer], starts, deltas=deltas)
+        return gated_delta_verify(
+            q, k, v, decay, beta, state.recurrent[layer], starts, deltas=deltas
+        )
 
     def _prompt(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, slot: int) -> Tensor:
         state, layer = self.state, self.index
         conv = causal_conv_prefill(mixed, self.taps, state.past_inputs[layer, slot])
-        return gated_delta_prefill(*self._split(conv), log_decay, beta, state.recurrent[layer, slot])
+        return gated_delta_prefill(
+            *self._split(conv), log_decay, beta, state.recurrent[layer, slot]
+        )
 
     def _split(self, conv: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (unit length, scaled), keys (unit length, into `keys`), values."""

@@ -61,12 +61,17 @@ def test_memory_that_is_not_given_back_is_seen(monkeypatch):
 
 
 def test_cases_run_in_processes_of_their_own(monkeypatch):
-    assert list(gpu_graphs.failures("cpu", ("evict", "host read"))) == [("evict", []), ("host read", [])]
+    assert list(gpu_graphs.failures("cpu", ("evict", "host read"))) == [
+        ("evict", []),
+        ("host read", []),
+    ]
     (found,) = gpu_graphs.failures("cpu", ("no such case",))
     assert found == ("no such case", [found[1][0]])
     assert "exit code 2, case is no such case" in found[1][0]
     monkeypatch.setattr(gpu_graphs, "CASE_S", 0.01)
-    assert list(gpu_graphs.failures("cpu", ("evict",))) == [("evict", ["graphs, evict: ran past 0.01 s"])]
+    assert list(gpu_graphs.failures("cpu", ("evict",))) == [
+        ("evict", ["graphs, evict: ran past 0.01 s"])
+    ]
     monkeypatch.setattr(gpu_graphs, "ALL_S", -1)
     assert "not run" in next(gpu_graphs.failures("cpu", ("evict",)))[1][0]
 
@@ -77,7 +82,10 @@ def test_costs_by_key():
     assert "ms_per_pair" not in table[0]
     for row in table[1:]:
         assert row["pairs"] > 0 == row["failures"] == row["driver_megabytes_per_pair"]
-        assert min(row[name] for name in ("window_us", "host_us", "ms_per_pair", "megabytes_per_pair")) > 0
+        assert (
+            min(row[name] for name in ("window_us", "host_us", "ms_per_pair", "megabytes_per_pair"))
+            > 0
+        )
 
 
 def test_the_check_needs_neither_hydra_nor_polars_nor_a_tokenizer():
@@ -89,5 +97,7 @@ def test_the_check_needs_neither_hydra_nor_polars_nor_a_tokenizer():
         "torch.set_num_threads(1)",
         "print(len(engine_run(torch.device('cpu'), 'rows', tokens=4, tiny=True)[0]))",
     ]
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "6"), done.stderr

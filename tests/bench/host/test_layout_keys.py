@@ -33,16 +33,22 @@ def test_the_table_has_a_line_for_each_number_of_slots_and_key(monkeypatch):
     found = list(layout_keys.cells(requests=3, tokens=30))
     assert len(found) == 2 * 2 * len(KEYS) * 3
     lines = layout_keys.table(found, "always 3")
-    assert [line.split("|")[1:3] for line in lines[2:]] == [[f" {slots} ", f" {key} "] for slots in (1, 2) for key in KEYS]
+    assert [line.split("|")[1:3] for line in lines[2:]] == [
+        [f" {slots} ", f" {key} "] for slots in (1, 2) for key in KEYS
+    ]
     assert all(line.count("|") == lines[0].count("|") for line in lines)
 
 
 def test_a_sure_drafter_holds_fewer_and_better_drafts():
-    always, sure = (layout_keys.synthetic_tape(1, 2000, drafter) for drafter in layout_keys.DRAFTERS)
+    always, sure = (
+        layout_keys.synthetic_tape(1, 2000, drafter) for drafter in layout_keys.DRAFTERS
+    )
     assert always.matches == sure.matches
     offered = [len(chain) for chain in sure.confidence]
     assert set(offered) == {0, 1, 2, 3} > {len(chain) for chain in always.confidence}
-    good = sum(min(count, right) for count, right in zip(offered, sure.matches, strict=True)) / sum(offered)
+    good = sum(min(count, right) for count, right in zip(offered, sure.matches, strict=True)) / sum(
+        offered
+    )
     assert good > sum(always.matches) / (3 * len(always.matches))
 
 

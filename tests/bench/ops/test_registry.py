@@ -19,7 +19,13 @@ def test_every_case_is_right():
     counts, found = quick.wrong(CPU)
     assert found == []
     assert set(counts) >= {"picks", "pack", "accept", "seam", "plan", "stage", "look_up", "engine"}
-    assert set(counts) >= {"attention", "delta_verify", "delta_commit", "conv_verify", "conv_commit"}
+    assert set(counts) >= {
+        "attention",
+        "delta_verify",
+        "delta_commit",
+        "conv_verify",
+        "conv_commit",
+    }
 
 
 def test_cases_of_one_shape_stand_together_and_none_is_there_twice():
@@ -29,7 +35,10 @@ def test_cases_of_one_shape_stand_together_and_none_is_there_twice():
     assert len(list(groupby(shapes))) == len(set(shapes))
     wide = {case.shape["vocab"] for case in cases(wide=True) if "vocab" in case.shape}
     assert wide == {32_000, 151_936, 262_144}
-    lengths = [{case.shape["length"] for case in cases(wide=of) if "length" in case.shape} for of in (False, True)]
+    lengths = [
+        {case.shape["length"] for case in cases(wide=of) if "length" in case.shape}
+        for of in (False, True)
+    ]
     assert [(min(of), max(of)) for of in lengths] == [(128, 4_096), (128, 262_144)]
 
 
@@ -51,7 +60,9 @@ def spoilt(value):
 
 @pytest.mark.parametrize(("operation", "name"), sorted(NAMES))
 def test_a_wrong_output_is_refused(operation, name):
-    case = next(case for case in cases() if (case.operation, case.implementation) == (operation, name))
+    case = next(
+        case for case in cases() if (case.operation, case.implementation) == (operation, name)
+    )
 
     def make(shape, device):
         work = case.make(shape, device)
@@ -63,7 +74,13 @@ def test_a_wrong_output_is_refused(operation, name):
 
 
 def test_the_line_names_the_place():
-    case = Case("sum", "own", {"rows": 2}, "host", lambda shape, device: Work(lambda: [torch.tensor([1, 2]), 3], [[1, 5], 3]))
+    case = Case(
+        "sum",
+        "own",
+        {"rows": 2},
+        "host",
+        lambda shape, device: Work(lambda: [torch.tensor([1, 2]), 3], [[1, 5], 3]),
+    )
     with pytest.raises(WrongOutput) as fault:
         case.checked(CPU)
     assert str(fault.value) == "sum/own/rows2: output[0][1] is 2, expected 5"
@@ -80,7 +97,12 @@ def test_the_line_names_the_place():
 )
 def test_how_far_off_sums_may_be_is_said_by_the_case(got, said):
     def make(shape, device):
-        return Work(lambda: torch.tensor(got), [torch.tensor([1.0, -4.0])], read=lambda out: [out], close=0.02)
+        return Work(
+            lambda: torch.tensor(got),
+            [torch.tensor([1.0, -4.0])],
+            read=lambda out: [out],
+            close=0.02,
+        )
 
     case = Case("sum", "own", {}, "seam", make)
     if not said:
@@ -95,4 +117,6 @@ def test_quick_fails_on_a_wrong_output(monkeypatch, capsys):
     wrong = Case("sum", "own", {"rows": 2}, "host", lambda shape, device: Work(lambda: 3, 4))
     monkeypatch.setattr(quick, "cases", lambda: [wrong])
     assert quick.main() == 1
-    assert capsys.readouterr().out.startswith("sum/own/rows2: output is 3, expected 4\n1 cases on cpu, 1 wrong")
+    assert capsys.readouterr().out.startswith(
+        "sum/own/rows2: output is 3, expected 4\n1 cases on cpu, 1 wrong"
+    )

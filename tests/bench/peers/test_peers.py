@@ -104,8 +104,14 @@ def chain_speculative_sampling(draft_probs, draft_token_ids, target_probs, maybe
 V2 = "vllm/v1/worker/gpu/"
 FAKES = {
     "vllm-v1": ("vllm 0.33.0", {"vllm/v1/sample/rejection_sampler.py": GREEDY}),
-    "vllm-v2": ("vllm 0.33.1", {V2 + "spec_decode/rejection_sampler_utils.py": REJECTION, V2 + "input_batch.py": BATCH}),
-    "sglang-tail": ("sglang 0.5.23", {"sglang/kernels/ops/speculative/dspark/static_accept_tail.py": TAIL}),
+    "vllm-v2": (
+        "vllm 0.33.1",
+        {V2 + "spec_decode/rejection_sampler_utils.py": REJECTION, V2 + "input_batch.py": BATCH},
+    ),
+    "sglang-tail": (
+        "sglang 0.5.23",
+        {"sglang/kernels/ops/speculative/dspark/static_accept_tail.py": TAIL},
+    ),
     "sglang-tree": ("sglang 0.5.23", {"sglang/kernels/ops/speculative/tree.py": TREE}),
     "flashinfer": ("flashinfer_python 0.7.4", {"flashinfer/sampling.py": CHAIN}),
 }
@@ -121,7 +127,9 @@ FAULTS = {  # a change that makes a peer's output wrong
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("windows") / "windows.pt"
-    torch.save([({**SHAPE, "slots": slots}, given(slots, 2048, torch.float32)) for slots in (1, 4)], path)
+    torch.save(
+        [({**SHAPE, "slots": slots}, given(slots, 2048, torch.float32)) for slots in (1, 4)], path
+    )
     return path
 
 
@@ -139,9 +147,21 @@ def package(folder: Path, files: dict[str, str], distribution: str) -> Path:
 
 def checked(peer: str, windows: Path, folder: Path, *options: str) -> subprocess.CompletedProcess:
     """In a process of its own, as `bench.peers.run` runs it."""
-    command = [sys.executable, "-P", str(peers.PROCESS), peer, str(windows), "--device", "cpu", "--check-only", *options]
+    command = [
+        sys.executable,
+        "-P",
+        str(peers.PROCESS),
+        peer,
+        str(windows),
+        "--device",
+        "cpu",
+        "--check-only",
+        *options,
+    ]
     environment = os.environ | {"PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -160,13 +180,17 @@ def importable(monkeypatch):
 
 
 @pytest.mark.parametrize("peer", peers.PEERS)
-def test_a_peer_that_is_called_rightly_gives_the_oracles_output_and_a_wrong_one_is_caught(peer, tmp_path, windows, importable):
+def test_a_peer_that_is_called_rightly_gives_the_oracles_output_and_a_wrong_one_is_caught(
+    peer, tmp_path, windows, importable
+):
     distribution, files = FAKES[peer]
     known = peer_process.PEERS[peer]
     importable(package(tmp_path / "right", files, distribution))
     assert peer_process.version_of(known) == distribution.split()[1]
     found = list(peer_process.checked(known, peer_process.imported(known), str(windows), "cpu"))
-    assert [operation for operation, *_ in found] == 2 * (["verify", "next_window"] if peer == "vllm-v2" else ["verify"])
+    assert [operation for operation, *_ in found] == 2 * (
+        ["verify", "next_window"] if peer == "vllm-v2" else ["verify"]
+    )
     right, wrong = FAULTS[peer]
     spoilt = {name: text.replace(right, wrong) for name, text in files.items()}
     assert spoilt != files
@@ -175,9 +199,17 @@ def test_a_peer_that_is_called_rightly_gives_the_oracles_output_and_a_wrong_one_
         list(peer_process.checked(known, peer_process.imported(known), str(windows), "cpu"))
 
 
-def test_it_is_asked_in_a_process_of_its_own_where_this_projects_packages_are_not(tmp_path, windows):
-    text = "import importlib.util\nassert importlib.util.find_spec('triton_kernels') is None\n" + CHAIN
-    done = checked("flashinfer", windows, package(tmp_path, {"flashinfer/sampling.py": text}, "flashinfer_python 0.7.4"))
+def test_it_is_asked_in_a_process_of_its_own_where_this_projects_packages_are_not(
+    tmp_path, windows
+):
+    text = (
+        "import importlib.util\nassert importlib.util.find_spec('triton_kernels') is None\n" + CHAIN
+    )
+    done = checked(
+        "flashinfer",
+        windows,
+        package(tmp_path, {"flashinfer/sampling.py": text}, "flashinfer_python 0.7.4"),
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "version": "0.7.4",
@@ -187,7 +219,10 @@ def test_it_is_asked_in_a_process_of_its_own_where_this_projects_packages_are_no
 
 def test_a_version_whose_calls_are_not_known_is_said(tmp_path, importable):
     importable(package(tmp_path, {}, "flashinfer_python 0.8.0"))
-    with pytest.raises(LookupError, match=r"^flashinfer-python is 0[.]8[.]0, its calls are known for 0[.]7 up to, without, 0[.]8$"):
+    with pytest.raises(
+        LookupError,
+        match=r"^flashinfer-python is 0[.]8[.]0, its calls are known for 0[.]7 up to, without, 0[.]8$",
+    ):
         peer_process.version_of(peer_process.PEERS["flashinfer"])
 
 
@@ -234,8 +269,16 @@ def test_a_peers_kernels_are_compiled_from_their_source(source, windows, monkeyp
     assert {(row["kind"], row["evidence"], row["launches"], row["kernel"]) for row in rows} == {
         ("compiled", "compiled", 1, "rejection_greedy_sample_kernel")
     }
-    assert all(row["instructions"] > 20 and row["registers"] > 4 and row["spills"] == 0 for row in rows)
-    assert rows[0]["operations"] == ["aten::fill_.Scalar", "aten::index.Tensor", "aten::argmax", "aten::index.Tensor", "aten::argmax"]
+    assert all(
+        row["instructions"] > 20 and row["registers"] > 4 and row["spills"] == 0 for row in rows
+    )
+    assert rows[0]["operations"] == [
+        "aten::fill_.Scalar",
+        "aten::index.Tensor",
+        "aten::argmax",
+        "aten::index.Tensor",
+        "aten::argmax",
+    ]
     assert not any(name.endswith("_us") for row in rows for name in row)
 
 
@@ -248,15 +291,24 @@ def test_a_peers_kernels_run_in_the_interpreter(source, windows, monkeypatch, ca
     printed = capsys.readouterr().out
     assert printed.startswith("peer vllm-v1 source ")
     assert printed.endswith(": 2 outputs are the oracle's\n")
-    monkeypatch.setattr(peers, "ask", lambda *_: (_ for _ in ()).throw(peers.Skipped("the output of its verify differs")))
+    monkeypatch.setattr(
+        peers,
+        "ask",
+        lambda *_: (_ for _ in ()).throw(peers.Skipped("the output of its verify differs")),
+    )
     assert peers.main() == 1
     monkeypatch.delenv("PEER_SOURCE")
     assert peers.main() == 2
-    assert capsys.readouterr().err == "error: PEER_SOURCE is not given, expected a folder of unpacked sources\n"
+    assert (
+        capsys.readouterr().err
+        == "error: PEER_SOURCE is not given, expected a folder of unpacked sources\n"
+    )
 
 
 def test_a_source_that_lacks_the_file_is_said(tmp_path):
-    with pytest.raises(LookupError, match=f"^there is no vllm/v1/sample/rejection_sampler.py below {tmp_path}$"):
+    with pytest.raises(
+        LookupError, match=f"^there is no vllm/v1/sample/rejection_sampler.py below {tmp_path}$"
+    ):
         peer_process.root_of(peer_process.PEERS["vllm-v1"], str(tmp_path))
 
 
@@ -270,7 +322,11 @@ def test_our_forms_are_one_to_three_launches_without_spills():
         ("next_window", "fused"): 1,
     }
     assert all(row["spills"] == row["stack"] == 0 for row in rows)
-    assert {row["implementation"]: len(row["operations"]) for row in rows if row["operation"] == "next_window"} == {
+    assert {
+        row["implementation"]: len(row["operations"])
+        for row in rows
+        if row["operation"] == "next_window"
+    } == {
         "separate": 7,
         "staged": 0,
         "fused": 0,
@@ -285,21 +341,36 @@ def test_a_peer_that_is_absent_is_skipped_with_a_line(tmp_path, monkeypatch):
     assert not (tmp_path / "rows.jsonl").exists()
     monkeypatch.setenv("PEER_PYTHON", str(tmp_path / "python"))
     (line,) = peers.run(tmp_path / "rows.jsonl")
-    assert line == f"peer flashinfer: skipped, PEER_PYTHON is {tmp_path / 'python'}, expected an interpreter: No such file or directory"
+    assert (
+        line
+        == f"peer flashinfer: skipped, PEER_PYTHON is {tmp_path / 'python'}, expected an interpreter: No such file or directory"
+    )
 
 
 def test_a_peer_that_fails_otherwise_is_skipped_with_its_last_line(tmp_path, monkeypatch):
     script = tmp_path / "process.py"
     script.write_text("raise TypeError('called otherwise')")
     monkeypatch.setattr(peers, "PROCESS", script)
-    assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm-v1: skipped, TypeError: called otherwise"
+    assert (
+        next(peers.run(tmp_path / "rows.jsonl"))
+        == "peer vllm-v1: skipped, TypeError: called otherwise"
+    )
 
 
 def test_a_peer_that_was_timed_gets_rows_with_its_version(tmp_path, monkeypatch):
     script = tmp_path / "process.py"
-    entry = {"operation": "verify", "shape": SHAPE, "mode": "graph", "bytes": 100, "per": 1, "seconds": [1e-6] * 3}
+    entry = {
+        "operation": "verify",
+        "shape": SHAPE,
+        "mode": "graph",
+        "bytes": 100,
+        "per": 1,
+        "seconds": [1e-6] * 3,
+    }
     said = json.dumps({"version": "1.2", "timed": [entry]})
-    script.write_text(f"import sys\nassert 'triton_kernels' not in sys.modules\nprint('noise')\nprint({said!r})")
+    script.write_text(
+        f"import sys\nassert 'triton_kernels' not in sys.modules\nprint('noise')\nprint({said!r})"
+    )
     monkeypatch.setattr(peers, "PROCESS", script)
     assert next(peers.run(tmp_path / "rows.jsonl")) == "peer vllm-v1 1.2: 1 cases"
     assert read_rows(tmp_path / "rows.jsonl")[0]["implementation"] == "vllm-v1 1.2"

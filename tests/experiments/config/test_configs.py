@@ -22,14 +22,23 @@ from tests.support.checkpoints import write_qwen3_5
 from tests.support.gemma_checkpoints import write_assistant, write_gemma4
 
 FOLDER = PROJECT / "configs"
-GROUPS = sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir() and folder.name not in ("experiment", "launcher", "model"))
-NAMES = [f"{group}={file.stem}" for group in GROUPS for file in sorted((FOLDER / group).glob("*.yaml"))]
+GROUPS = sorted(
+    folder.name
+    for folder in FOLDER.iterdir()
+    if folder.is_dir() and folder.name not in ("experiment", "launcher", "model")
+)
+NAMES = [
+    f"{group}={file.stem}" for group in GROUPS for file in sorted((FOLDER / group).glob("*.yaml"))
+]
 EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"))
 MODEL = "experiments/assets/models/tiny_qwen"
 ALSO = {
     "target=checkpoint": [f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "drafter=tiny_gemma_assistant": ["target=tiny_gemma"],
-    "drafter=gemma_assistant": ["target=tiny_gemma", f"drafter.path={PROJECT}/experiments/assets/models/tiny_gemma/assistant"],
+    "drafter=gemma_assistant": [
+        "target=tiny_gemma",
+        f"drafter.path={PROJECT}/experiments/assets/models/tiny_gemma/assistant",
+    ],
     # which need not be here
     "target=smollm2": ["drafter=none", f"target.path={PROJECT / MODEL}", "target.context=1024"],
     "drafter=smollm2_mtp": ["drafter.path=${target.path}"],
@@ -60,7 +69,12 @@ def test_a_config_of_a_group_composes_and_builds(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "drafter"), [("smollm2", "smollm2_mtp"), ("gemma3_270m", "prompt_lookup"), ("tiny_gemma", "tiny_gemma_assistant")]
+    ("target", "drafter"),
+    [
+        ("smollm2", "smollm2_mtp"),
+        ("gemma3_270m", "prompt_lookup"),
+        ("tiny_gemma", "tiny_gemma_assistant"),
+    ],
 )
 def test_a_target_may_name_its_drafter_and_another_that_is_asked_for_wins(target, drafter):
     def loader(*overrides):
@@ -97,11 +111,17 @@ def test_a_launcher_composes_where_it_is_installed(name):
     base = compose("run", overrides=[f"launcher={name}"], return_hydra_config=True)
     assert "jobs" in base.launcher
     plain = compose("run", overrides=["hydra/launcher=basic"])
-    assert fingerprint_of(compose("run", overrides=[f"launcher={name}"])) == fingerprint_of(plain)  # no result depends on it
+    assert fingerprint_of(compose("run", overrides=[f"launcher={name}"])) == fingerprint_of(
+        plain
+    )  # no result depends on it
 
 
 def test_every_knob_says_what_it_is_beside_it_or_is_all_that_its_file_is_about():
-    files = {file: file.read_text() for file in FOLDER.glob("*/*.yaml") if file.parent.name not in ("experiment", "model")}
+    files = {
+        file: file.read_text()
+        for file in FOLDER.glob("*/*.yaml")
+        if file.parent.name not in ("experiment", "model")
+    }
     assert all(text.startswith("# ") for text in files.values())
     files[FOLDER / "run.yaml"] = (FOLDER / "run.yaml").read_text().split("experiment: null")[1]
     told = {"_target_", "_partial_", "path", "key", "name", "kind", "share", "dir"}
@@ -109,15 +129,34 @@ def test_every_knob_says_what_it_is_beside_it_or_is_all_that_its_file_is_about()
         f"{file.relative_to(FOLDER)}: {knob}"
         for file, text in files.items()
         for knob in re.findall(r"^ *(\w+): (?!\$\{)[^#\n]+$", text, flags=re.MULTILINE)
-        if knob not in told and file.name != "paths.yaml"  # whose knobs are those of linear.yaml, twice
+        if knob not in told
+        and file.name != "paths.yaml"  # whose knobs are those of linear.yaml, twice
     }
     assert not silent
 
 
 def test_a_fingerprint_is_of_what_matters():
     one = fingerprint_of(compose("run"))
-    assert fingerprint_of(compose("run", overrides=["resume=new", "report=true", "cache_dir=x", "launcher.jobs=3"])) == one
-    assert len({one, *(fingerprint_of(compose("run", overrides=[other])) for other in ("seed=1", "tag=a", "policy.depth=2"))}) == 4
+    assert (
+        fingerprint_of(
+            compose(
+                "run", overrides=["resume=new", "report=true", "cache_dir=x", "launcher.jobs=3"]
+            )
+        )
+        == one
+    )
+    assert (
+        len(
+            {
+                one,
+                *(
+                    fingerprint_of(compose("run", overrides=[other]))
+                    for other in ("seed=1", "tag=a", "policy.depth=2")
+                ),
+            }
+        )
+        == 4
+    )
 
 
 def test_a_drafter_that_does_not_fit_the_target_is_refused_before_anything_is_loaded(tmp_path):
@@ -125,21 +164,34 @@ def test_a_drafter_that_does_not_fit_the_target_is_refused_before_anything_is_lo
     headless = write_qwen3_5(tmp_path / "headless", mtp=False)
     target = ["target=checkpoint", "target.context=64"]
     run_spec(compose("run", overrides=[*target, f"target.path={small}"]))
-    with pytest.raises(BadInput, match=r"is for a target of hidden size 256 and 2048 tokens, but .*small has 64 and 320"):
-        run_spec(compose("run", overrides=[*target, f"target.path={small}", "drafter=tiny_qwen_low"]))
-    with pytest.raises(BadInput, match=r"headless has no MTP head, expected tensors mtp\.\*, or drafter=prompt_lookup or none"):
+    with pytest.raises(
+        BadInput,
+        match=r"is for a target of hidden size 256 and 2048 tokens, but .*small has 64 and 320",
+    ):
+        run_spec(
+            compose("run", overrides=[*target, f"target.path={small}", "drafter=tiny_qwen_low"])
+        )
+    with pytest.raises(
+        BadInput,
+        match=r"headless has no MTP head, expected tensors mtp\.\*, or drafter=prompt_lookup or none",
+    ):
         run_spec(compose("run", overrides=[*target, f"target.path={headless}"]))
     for fits in ("drafter=prompt_lookup", "drafter=none", "policy=static_0"):
         run_spec(compose("run", overrides=[*target, f"target.path={headless}", fits]))
 
 
 def test_an_assistant_is_in_a_folder_of_its_own(tmp_path):
-    pair, other = write_gemma4(tmp_path / "target"), write_gemma4(tmp_path / "other", hidden_size=48)
+    pair, other = (
+        write_gemma4(tmp_path / "target"),
+        write_gemma4(tmp_path / "other", hidden_size=48),
+    )
     assistant = write_assistant(tmp_path / "assistant", pair)
     chosen = ["target=checkpoint", "target.context=64", "drafter=gemma_assistant"]
     with pytest.raises(BadInput, match=r"drafter\.path is not given, expected a checkpoint folder"):
         run_spec(compose("run", overrides=[*chosen, f"target.path={pair}"]))
     chosen.append(f"drafter.path={assistant}")
     run_spec(compose("run", overrides=[*chosen, f"target.path={pair}"]))
-    with pytest.raises(BadInput, match="is made for a target of hidden size 64, but this target has 48"):
+    with pytest.raises(
+        BadInput, match="is made for a target of hidden size 64, but this target has 48"
+    ):
         run_spec(compose("run", overrides=[*chosen, f"target.path={other}"]))

@@ -17,7 +17,9 @@ from mtp.metrics import rate as rate_of
 
 def run_of(folder, rounds, texts=()):
     write_rounds(folder / "rounds.parquet", rounds)
-    lines = [{"request": name, "prompt_hash": name, "tokens": list(tokens)} for name, tokens in texts]
+    lines = [
+        {"request": name, "prompt_hash": name, "tokens": list(tokens)} for name, tokens in texts
+    ]
     (folder / "tokens.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return Run(folder, "ok", None, {}, {"evidence": "cpu"})
 
@@ -49,7 +51,11 @@ def test_Y04_clipped_and_cancelled_windows(tmp_path):
     cancelled = rounds_of((3, 0, 0), request="cancelled", finish="cancelled")
     found = acceptance_of([run_of(tmp_path, [*stopped, *clipped, *cancelled])])
     assert (found.length, found.rate, found.rounds) == (2.0, 2 / 4, 2)
-    assert [(place.offered, place.accepted, place.conditional) for place in found.positions] == [(2, 2, 1.0), (1, 0, None), (1, 0, None)]
+    assert [(place.offered, place.accepted, place.conditional) for place in found.positions] == [
+        (2, 2, 1.0),
+        (1, 0, None),
+        (1, 0, None),
+    ]
 
 
 def test_text_is_cut_before_its_first_repeated_16_gram():
@@ -64,7 +70,9 @@ def test_text_is_cut_before_its_first_repeated_16_gram():
 def test_rounds_that_begin_in_a_loop_do_not_count(tmp_path):
     loop = list(range(16))
     text = [99, *loop, 98, *loop, 5]  # cut: 18 tokens
-    rounds = rounds_of((3, 3, 4), (3, 3, 4), (3, 3, 4), (3, 0, 1), (3, 3, 4), *[(3, 3, 4)] * 4)  # begin at 1, 5, 9, 13, 14, 18, ..
+    rounds = rounds_of(
+        (3, 3, 4), (3, 3, 4), (3, 3, 4), (3, 0, 1), (3, 3, 4), *[(3, 3, 4)] * 4
+    )  # begin at 1, 5, 9, 13, 14, 18, ..
     found = acceptance_of([run_of(tmp_path, rounds, [("a", text)])])
     assert (found.rounds, found.rate) == (5, 12 / 15)
     assert acceptance_of([run_of(tmp_path, rounds, [("a", range(40))])]).rounds == 9
@@ -87,9 +95,26 @@ def test_the_figures_are_those_of_the_metrics(data, scratch):
             committed = data.draw(st.integers(0 if last else 1, rows))
             finish = data.draw(st.sampled_from(["stop", "length"])) if last and committed else None
             accepted = max(0, committed - 1)
-            rounds.append(Round(window, ord(request), request, rows, rows - 1, accepted, committed, finish, window, window + 1))
+            rounds.append(
+                Round(
+                    window,
+                    ord(request),
+                    request,
+                    rows,
+                    rows - 1,
+                    accepted,
+                    committed,
+                    finish,
+                    window,
+                    window + 1,
+                )
+            )
     found = acceptance_of([run_of(scratch, rounds)])
     assert found.length == mean_acceptance_length(rounds)
-    assert found.rate == rate_of(sum(r.accepted for r in rounds), sum(r.drafted for r in rounds if r.committed))
-    places = [(p.position, p.offered, p.accepted, p.conditional, p.cumulative) for p in found.positions]
+    assert found.rate == rate_of(
+        sum(r.accepted for r in rounds), sum(r.drafted for r in rounds if r.committed)
+    )
+    places = [
+        (p.position, p.offered, p.accepted, p.conditional, p.cumulative) for p in found.positions
+    ]
     assert places == [tuple(figure.values()) for figure in acceptance_by_position(rounds)]

@@ -15,7 +15,9 @@ from tests.support.run_folders import write_run
 def arms(folder, *described):
     """described: (policy, k, config, evidence)"""
     for n, (policy, k, config, evidence) in enumerate(described):
-        write_run(folder / str(n), policy=policy, k=k, config=config, metrics={"evidence": evidence})
+        write_run(
+            folder / str(n), policy=policy, k=k, config=config, metrics={"evidence": evidence}
+        )
     return arms_of(find_runs(folder))
 
 
@@ -42,24 +44,47 @@ def test_plain_decoding_of_the_same_context_is_the_default(tmp_path):
 
 
 def test_a_baseline_of_ones_own(tmp_path):
-    found = arms(tmp_path, ("static_k", 0, {}, "cpu"), ("static_k", 1, {}, "cpu"), ("rotate_grow", None, {}, "cpu"))
-    assert set(against(found, parse_baseline("policy=static_k,policy.k=1")).values()) == {"static_k k=1"}
+    found = arms(
+        tmp_path,
+        ("static_k", 0, {}, "cpu"),
+        ("static_k", 1, {}, "cpu"),
+        ("rotate_grow", None, {}, "cpu"),
+    )
+    assert set(against(found, parse_baseline("policy=static_k,policy.k=1")).values()) == {
+        "static_k k=1"
+    }
     assert set(against(found, parse_baseline("policy=rotate_grow")).values()) == {"rotate_grow"}
-    with pytest.raises(BadInput, match="fits no arm, expected values of one of: static_k k=0; static_k k=1; rotate_grow"):
+    with pytest.raises(
+        BadInput,
+        match="fits no arm, expected values of one of: static_k k=0; static_k k=1; rotate_grow",
+    ):
         baselines(found, parse_baseline("policy=adaptive"))
 
 
 def test_without_plain_decoding_the_first_policy_or_the_first_arm(tmp_path):
-    policies = arms(tmp_path / "policies", ("static_k", 1, {"slots": 2}, "cpu"), ("rotate_grow", None, {"slots": 2}, "cpu"))
+    policies = arms(
+        tmp_path / "policies",
+        ("static_k", 1, {"slots": 2}, "cpu"),
+        ("rotate_grow", None, {"slots": 2}, "cpu"),
+    )
     assert set(against(policies).values()) == {"static_k k=1"}
-    budgets = arms(tmp_path / "budgets", *[("rotate_grow", None, {"grant.budget": n}, "cpu") for n in (1, 2, 4)])
+    budgets = arms(
+        tmp_path / "budgets",
+        *[("rotate_grow", None, {"grant.budget": n}, "cpu") for n in (1, 2, 4)],
+    )
     assert set(against(budgets).values()) == {"rotate_grow budget=1"}
 
 
 def test_another_evidence_or_wrong_tokens_are_no_baseline(tmp_path):
-    both = arms(tmp_path / "both", ("static_k", 0, {}, "cpu"), ("rotate_grow", None, {}, "synthetic"))
-    assert against(both) == {label: label for label in ("static_k k=0 cpu", "rotate_grow synthetic")}
-    write_run(tmp_path / "wrong" / "0", policy="static_k", k=0, parity={"checked": 1, "exact": False})
+    both = arms(
+        tmp_path / "both", ("static_k", 0, {}, "cpu"), ("rotate_grow", None, {}, "synthetic")
+    )
+    assert against(both) == {
+        label: label for label in ("static_k k=0 cpu", "rotate_grow synthetic")
+    }
+    write_run(
+        tmp_path / "wrong" / "0", policy="static_k", k=0, parity={"checked": 1, "exact": False}
+    )
     write_run(tmp_path / "wrong" / "1")
     wrong = arms_of(find_runs(tmp_path / "wrong"))
     assert against(wrong) == {}

@@ -29,14 +29,26 @@ def page(tmp_path_factory):
     for n, (policy, k) in enumerate([("static_k", 0), ("static_k", 1), ("rotate_grow", None)]):
         for slots in (2, 4):
             config = {"slots": slots, "tag": EVIL}
-            write_run(folder / f"{n}-{slots}", policy=policy, k=k, windows=windows, config=config, captures=(0, 3) if n else (), text=EVIL)
+            write_run(
+                folder / f"{n}-{slots}",
+                policy=policy,
+                k=k,
+                windows=windows,
+                config=config,
+                captures=(0, 3) if n else (),
+                text=EVIL,
+            )
     write_run(folder / "wrong", config={"slots": 8}, parity={"checked": 2, "exact": False})
     write_run(folder / "failed", state="failed", error=EVIL)
     write(folder)
     return folder / "report" / "index.html"
 
 
-WINDOWS = {"wide": ("--window-size=1300,900",), "narrow": ("--window-size=500,844",), "dark": ("--blink-settings=preferredColorScheme=0",)}
+WINDOWS = {
+    "wide": ("--window-size=1300,900",),
+    "narrow": ("--window-size=500,844",),
+    "dark": ("--blink-settings=preferredColorScheme=0",),
+}
 
 
 @pytest.mark.parametrize("flags", WINDOWS.values(), ids=WINDOWS)
@@ -47,9 +59,21 @@ def test_every_picture_is_drawn_in_silence(page, tmp_path, flags):
     assert [url for url in found["fetched"] if not url.startswith(("data:", "blob:"))] == []
     charts = found["charts"]
     assert len(charts) == page.read_text().count('class="chart"') > 8
-    expected = {"speed", "window_timeline", "acceptance_by_position", "pareto", "split", "layouts", "heat_maps", "window_time"}
+    expected = {
+        "speed",
+        "window_timeline",
+        "acceptance_by_position",
+        "pareto",
+        "split",
+        "layouts",
+        "heat_maps",
+        "window_time",
+    }
     assert {one["id"] for one in charts} == expected
-    assert all(one["drawn"] > 0 and one["traces"] > 0 and 0 < one["svg"] <= one["wide"] + 1 for one in charts), charts
+    assert all(
+        one["drawn"] > 0 and one["traces"] > 0 and 0 < one["svg"] <= one["wide"] + 1
+        for one in charts
+    ), charts
     assert found["page"] <= found["window"]  # nothing sticks out
 
 
@@ -80,7 +104,9 @@ def test_filter_theme_and_sorting(page, tmp_path):
     assert found["light"] != found["dark"]
     assert found["chart"] == "#e6e8eb"
     assert found["order"] == sorted(found["order"])
-    assert found["struck"].count("line-through") == len(found["struck"]) - 1  # all but the label that says so
+    assert (
+        found["struck"].count("line-through") == len(found["struck"]) - 1
+    )  # all but the label that says so
 
 
 def test_without_a_browser_it_is_said_how_to_get_one(monkeypatch):

@@ -15,7 +15,19 @@ from experiments.report.draw_plotly import figure
 from experiments.report.grant_marks import windows_of_grants
 from experiments.report.headline import headline
 from experiments.report.panel import Bars, Heat, Line, MixedEvidence, Panel, Points, View
-from experiments.report.plots import PICTURES, calibration, gantt, heat, layouts, pareto, positions, speed, tapes, timeline, window_time
+from experiments.report.plots import (
+    PICTURES,
+    calibration,
+    gantt,
+    heat,
+    layouts,
+    pareto,
+    positions,
+    speed,
+    tapes,
+    timeline,
+    window_time,
+)
 from experiments.report.runs import find_runs
 from tests.support.run_folders import write_run
 
@@ -33,15 +45,41 @@ def rich(tmp_path_factory):
     policies = (("static_k", 0), ("rotate_grow", None), ("hindsight", None))
     for n, (row, (policy, k)) in enumerate(product((0.001, 0.005), policies)):
         config = {"cost.base": 0.02, "cost.row": row}
-        write_run(folder / f"tape{n}", policy=policy, k=k, config=config, metrics=on_tapes, window_s=0.05 - 0.01 * n / 6)
+        write_run(
+            folder / f"tape{n}",
+            policy=policy,
+            k=k,
+            config=config,
+            metrics=on_tapes,
+            window_s=0.05 - 0.01 * n / 6,
+        )
     cut = write_run(folder / "cpu0", captures=(0, 2), config={"cost.base": 0.02, "cost.row": 0.005})
-    write_run(folder / "cpu1", policy="static_k", k=0, config={"cost.base": 0.02, "cost.row": 0.005})
+    write_run(
+        folder / "cpu1", policy="static_k", k=0, config={"cost.base": 0.02, "cost.row": 0.005}
+    )
     notes = cut / ".hydra" / "hydra.yaml"
-    notes.write_text(notes.read_text().replace("grant: 'off'", "grant: rotate").replace("grant: off", "grant: rotate"))
-    grants = {"request": ["a", "b", "a"], "began": [0, 2, 3], "ended": [2, 3, 5], "rounds": [2, 1, 2], "tokens": [4, 2, 5]}
-    pl.DataFrame(grants | {"waited": [0, 2, 1], "again": [False, False, True]}).write_parquet(cut / "grants.parquet")
+    notes.write_text(
+        notes.read_text()
+        .replace("grant: 'off'", "grant: rotate")
+        .replace("grant: off", "grant: rotate")
+    )
+    grants = {
+        "request": ["a", "b", "a"],
+        "began": [0, 2, 3],
+        "ended": [2, 3, 5],
+        "rounds": [2, 1, 2],
+        "tokens": [4, 2, 5],
+    }
+    pl.DataFrame(grants | {"waited": [0, 2, 1], "again": [False, False, True]}).write_parquet(
+        cut / "grants.parquet"
+    )
     confidence = [place / 200 for place in range(200)]
-    tape = {"request": "a", "token": 1, "matches": [int(c > 0.3) for c in confidence], "confidence_1": confidence}
+    tape = {
+        "request": "a",
+        "token": 1,
+        "matches": [int(c > 0.3) for c in confidence],
+        "confidence_1": confidence,
+    }
     pl.DataFrame(tape).with_row_index("index").write_parquet(cut / "tape.parquet")
     return folder
 
@@ -77,10 +115,17 @@ def test_two_kinds_of_evidence_on_one_axis_are_refused(rich):
 
 
 def test_the_timeline_shows_each_row_of_each_window(rich):
-    (panel,) = [one for one in timeline.draw(view_of(rich)) if one.title.startswith("rotate_grow") and one.evidence == "cpu"]
+    (panel,) = [
+        one
+        for one in timeline.draw(view_of(rich))
+        if one.title.startswith("rotate_grow") and one.evidence == "cpu"
+    ]
     bars = {mark.name: mark for mark in panel.marks if isinstance(mark, Bars)}
     assert (bars["slot 0"].length, bars["slot 0"].base) == ([3, 1, 4], [0, 0, 0])
-    assert (bars["slot 0, rejected"].length, bars["slot 0, rejected"].base) == ([1, 1, 0], [3, 1, 4])
+    assert (bars["slot 0, rejected"].length, bars["slot 0, rejected"].base) == (
+        [1, 1, 0],
+        [3, 1, 4],
+    )
     assert (bars["slot 1"].length, bars["slot 1"].base) == ([2, 4, 1], [4, 2, 4])
     assert bars["slot 0, rejected"].hatched
     marks = {mark.name: mark.x for mark in panel.marks if isinstance(mark, Points)}
@@ -106,14 +151,20 @@ def test_grants_on_windows(rich):
 def test_the_fitted_line(tmp_path):
     windows = [[("a", rows, 1)] for rows in (1, 2, 4, 4, 2, 1)]
     run = write_run(tmp_path / "a", windows=windows)
-    steps = pl.read_parquet(run / "steps.parquet").with_columns(padded=pl.lit(0), commit_s=0.001, verify_s=0.01 + 0.002 * pl.col("rows"))
+    steps = pl.read_parquet(run / "steps.parquet").with_columns(
+        padded=pl.lit(0), commit_s=0.001, verify_s=0.01 + 0.002 * pl.col("rows")
+    )
     steps.write_parquet(run / "steps.parquet")
     (panel,) = window_time.draw(view_of(tmp_path))
     assert any("11.00 + 2.000 × rows ms" in mark.name for mark in panel.marks)
 
 
 def test_the_pareto_front():
-    assert pareto.pareto([(1, 5), (2, 4), (3, 1), (2, 3), (1, 4), (3, 1)]) == [(1, 5), (2, 4), (3, 1)]
+    assert pareto.pareto([(1, 5), (2, 4), (3, 1), (2, 3), (1, 4), (3, 1)]) == [
+        (1, 5),
+        (2, 4),
+        (3, 1),
+    ]
     assert pareto.pareto([(1, 1), (2, 2)]) == [(2, 2)]
 
 
@@ -132,7 +183,11 @@ def test_heat_maps_of_two_knobs(rich):
     (panel,) = heat.draw(view_of(rich))
     (mark,) = panel.marks
     assert isinstance(mark, Heat)
-    assert (len(mark.x), len(mark.y), sum(value is not None for row in mark.z for value in row)) == (3, 2, 6)
+    assert (
+        len(mark.x),
+        len(mark.y),
+        sum(value is not None for row in mark.z for value in row),
+    ) == (3, 2, 6)
 
 
 def test_regret_and_gain(rich):
@@ -172,9 +227,17 @@ def test_labels_are_text_and_never_markup_or_mathematics(tmp_path):
     write_run(tmp_path / "0", config={"tag": "<b>$x^2$</b>"})
     write_run(tmp_path / "1", config={"tag": "plain"})
     drawn = [plot.draw(view_of(tmp_path)) for plot in PICTURES]
-    traces = [trace for panels in drawn if not isinstance(panels, str) for panel in panels for trace in figure(panel)["data"]]
+    traces = [
+        trace
+        for panels in drawn
+        if not isinstance(panels, str)
+        for panel in panels
+        for trace in figure(panel)["data"]
+    ]
     assert len(traces) > 20
-    assert not [trace for trace in traces if "<b>" in json.dumps(trace | {"meta": None})]  # meta is for the filter and never shown
+    assert not [
+        trace for trace in traces if "<b>" in json.dumps(trace | {"meta": None})
+    ]  # meta is for the filter and never shown
     (panel,) = speed.draw(view_of(tmp_path))
     drawn = json.dumps(figure(panel))
     assert "&lt;b&gt;$x^2$" in drawn

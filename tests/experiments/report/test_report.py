@@ -25,7 +25,11 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 def report(folder, **options):
     said = write(folder, **options)
-    return said, (folder / "report" / "index.html").read_text(), (folder / "report" / "report.md").read_text()
+    return (
+        said,
+        (folder / "report" / "index.html").read_text(),
+        (folder / "report" / "report.md").read_text(),
+    )
 
 
 def page_of(folder, **options):
@@ -56,7 +60,9 @@ def test_a_report_of_nothing(tmp_path):
     assert "no run was found at or below this folder" in html
     assert "No run has figures" in markdown
     assert pl.read_parquet(tmp_path / "report" / "results.parquet").height == 0
-    assert "<script>" not in html.replace("<script>const FIGURES = [];", "")  # no library for nothing
+    assert "<script>" not in html.replace(
+        "<script>const FIGURES = [];", ""
+    )  # no library for nothing
 
 
 def test_a_report_of_one_run(tmp_path):
@@ -69,7 +75,12 @@ def test_a_report_of_one_run(tmp_path):
     assert (out / "plots" / "window_timeline.svg").exists()
     assert (out / "plots" / "window_timeline.pdf").read_bytes().startswith(b"%PDF")
     (row,) = pl.read_parquet(out / "results.parquet").to_dicts()
-    assert (row["arm"], row["parity"], row["arm_ratio"], row["config.seed"]) == ("rotate_grow", "exact", 1.0, 0)
+    assert (row["arm"], row["parity"], row["arm_ratio"], row["config.seed"]) == (
+        "rotate_grow",
+        "exact",
+        1.0,
+        0,
+    )
     tex = (out / "results.tex").read_text()
     assert tex.startswith("% evidence: cpu\n\\begin{tabular}")
     assert all(word in tex for word in (r"\toprule", r"\midrule", r"\bottomrule", r"rotate\_grow"))
@@ -79,7 +90,11 @@ def test_the_page_asks_for_nothing_from_outside(tmp_path):
     write_run(tmp_path / "a")
     html, _ = page_of(tmp_path)
     for tag, attributes in Tags(without_plotly(html)).found:
-        outside = [value for name, value in attributes.items() if name in ("src", "href", "srcset", "action") and value != "data:,"]
+        outside = [
+            value
+            for name, value in attributes.items()
+            if name in ("src", "href", "srcset", "action") and value != "data:,"
+        ]
         assert not outside, (tag, attributes)
     assert html.count("plotly.js v") == 1
     assert "@import" not in without_plotly(html)
@@ -101,7 +116,9 @@ def test_the_command_at_the_foot_makes_the_page_again(tmp_path):
 def test_two_versions_of_the_code_are_mixed_only_when_asked(tmp_path):
     write_run(tmp_path / "0")
     write_run(tmp_path / "1", metrics={"git_commit": "b" * 40})
-    with pytest.raises(BadInput, match=rf"2 code versions \({'a' * 40}, {'b' * 40}\), expected one; --mix-versions"):
+    with pytest.raises(
+        BadInput, match=rf"2 code versions \({'a' * 40}, {'b' * 40}\), expected one; --mix-versions"
+    ):
         build(tmp_path)
     html, _ = page_of(tmp_path, mix_versions=True)
     assert "2 versions of the code are mixed" in html
@@ -128,7 +145,10 @@ def test_jobs_without_figures_are_listed_with_their_reasons(tmp_path):
     (tmp_path / "002-cc" / "status.json").unlink()
     write_run(tmp_path / "003-dd")
     (tmp_path / "003-dd" / "metrics.json").write_text("{")
-    jobs = [{"name": f"00{n}-{c}{c}", "overrides": [f"seed={n}"], "fingerprint": ""} for n, c in enumerate("abcde")]
+    jobs = [
+        {"name": f"00{n}-{c}{c}", "overrides": [f"seed={n}"], "fingerprint": ""}
+        for n, c in enumerate("abcde")
+    ]
     (tmp_path / "sweep.json").write_text(json.dumps({"jobs": jobs}))
     said, html, markdown = report(tmp_path)
     assert said.startswith("4 runs, 1 arms, 3 not whole, 1 not run")
@@ -151,13 +171,25 @@ def test_jobs_without_figures_are_listed_with_their_reasons(tmp_path):
 
 def test_an_invalid_row_is_struck_through_and_does_not_rank(tmp_path):
     write_run(tmp_path / "0", policy="static_k", k=0, window_s=0.1)
-    write_run(tmp_path / "1", window_s=0.01, parity={"checked": 2, "exact": False}, state="failed", error="ParityError: tokens differ")
+    write_run(
+        tmp_path / "1",
+        window_s=0.01,
+        parity={"checked": 2, "exact": False},
+        state="failed",
+        error="ParityError: tokens differ",
+    )
     _, html, markdown = report(tmp_path)
     tags = [attributes for tag, attributes in Tags(without_plotly(html)).found if tag == "tr"]
-    rows = {attributes["data-arm"]: attributes["class"] for attributes in tags if "data-arm" in attributes}
+    rows = {
+        attributes["data-arm"]: attributes["class"]
+        for attributes in tags
+        if "data-arm" in attributes
+    }
     assert rows == {"static_k k=0": "exact base", "rotate_grow": "invalid"}
     assert "tr.invalid td:not(:has(.parity)) { text-decoration: line-through" in html
-    (line,) = [line for line in markdown.splitlines() if "rotate_grow" in line and line.startswith("|")]
+    (line,) = [
+        line for line in markdown.splitlines() if "rotate_grow" in line and line.startswith("|")
+    ]
     assert line.startswith("| – | ~~rotate_grow~~ | ~~invalid~~ |")
     assert r"\st{rotate\_grow} & \st{invalid}" in (tmp_path / "report" / "results.tex").read_text()
     assert "ParityError: tokens differ" in html
@@ -170,7 +202,9 @@ def test_a_machine_that_was_not_quiet_is_noted(tmp_path, plain, noted):
     write_run(tmp_path / "1", metrics={"plain_tokens_per_s": plain})
     said = [note for note in build(tmp_path).notes if "not quiet" in note]
     assert bool(said) == noted
-    write_run(tmp_path / "2", config={"slots": 8}, metrics={"plain_tokens_per_s": 400.0})  # other work, not drift
+    write_run(
+        tmp_path / "2", config={"slots": 8}, metrics={"plain_tokens_per_s": 400.0}
+    )  # other work, not drift
     assert len([note for note in build(tmp_path).notes if "not quiet" in note]) == len(said)
     if noted:
         assert "up to 50% faster" in said[0]
@@ -180,7 +214,10 @@ def test_each_evidence_has_a_table_of_its_own(tmp_path):
     write_run(tmp_path / "0", policy="static_k", k=0)
     write_run(tmp_path / "1", policy="static_k", k=0, metrics={"evidence": "synthetic"})
     html, markdown = page_of(tmp_path)
-    assert re.findall(r"<h2>Results <span class=\"badge\">(\w+)</span>", html) == ["cpu", "synthetic"]
+    assert re.findall(r"<h2>Results <span class=\"badge\">(\w+)</span>", html) == [
+        "cpu",
+        "synthetic",
+    ]
     assert re.findall("^## Speed, evidence: (.*)$", markdown, flags=re.M) == ["cpu", "synthetic"]
     tex = latex(build(tmp_path).by_evidence)
     assert re.findall("% evidence: (.*)", tex) == ["cpu", "synthetic"]
@@ -195,7 +232,11 @@ def test_html_in_prompts_names_and_errors_stays_text(tmp_path):
     assert "<img" not in ours
     assert "alert(1)</script>" not in ours
     assert ours.count("<script>") == 1  # ours
-    assert not [attributes for _, attributes in Tags(ours).found if any(name.startswith("on") for name in attributes)]
+    assert not [
+        attributes
+        for _, attributes in Tags(ours).found
+        if any(name.startswith("on") for name in attributes)
+    ]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in ours
     assert "<script" not in markdown
     assert r"tag=b\|\`c\`" in markdown
@@ -213,7 +254,12 @@ def test_pictures_of_an_earlier_report_do_not_stay(tmp_path):
 
 
 def command(*arguments):
-    ran = subprocess.run([sys.executable, "-m", "experiments.report", *arguments], cwd=PROJECT, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "experiments.report", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -225,7 +271,10 @@ def test_the_command_makes_a_report_and_refuses_in_one_line(tmp_path):
     assert f"--out {tmp_path / 'there'}" in (tmp_path / "there" / "report.md").read_text()
     for wrong, says in (
         ([str(tmp_path / "none")], "error: DIR is "),
-        ([str(tmp_path / "runs"), "--baseline", "policy"], "error: --baseline is 'policy', expected key=value pairs"),
+        (
+            [str(tmp_path / "runs"), "--baseline", "policy"],
+            "error: --baseline is 'policy', expected key=value pairs",
+        ),
         ([], "error: the following arguments are required: DIR"),
     ):
         code, _, err = command(*wrong)
@@ -238,7 +287,13 @@ def test_the_command_makes_a_report_and_refuses_in_one_line(tmp_path):
 def test_five_hundred_runs_in_a_minute(tmp_path):
     windows = [[(name, 4, 1 + (w + n) % 4) for n, name in enumerate("ab")] for w in range(60)]
     for n in range(500):
-        write_run(tmp_path / f"{n:03d}", policy="static_k", k=n % 4, windows=windows, config={"slots": n // 8, "seed": n % 8 // 4})
+        write_run(
+            tmp_path / f"{n:03d}",
+            policy="static_k",
+            k=n % 4,
+            windows=windows,
+            config={"slots": n // 8, "seed": n % 8 // 4},
+        )
     began = time.perf_counter()
     said, html, _ = report(tmp_path)
     assert time.perf_counter() - began < 60

@@ -17,7 +17,10 @@ def test_H07_a_run_is_known_by_its_config_whatever_its_path(tmp_path):
     write_run(tmp_path / "tag='a" / "b'" / "[deep], $x", config={"tag": "a/b"})
     write_run(tmp_path / "policy=static_k,policy.k=3", policy="rotate_grow", config={"tag": "c,d"})
     assert sorted(run.config["tag"] for run in find_runs(tmp_path)) == ["a/b", "c,d"]
-    assert {arm.label for arm in arms_of(find_runs(tmp_path))} == {"rotate_grow tag=a/b", "rotate_grow tag=c,d"}
+    assert {arm.label for arm in arms_of(find_runs(tmp_path))} == {
+        "rotate_grow tag=a/b",
+        "rotate_grow tag=c,d",
+    }
 
 
 def test_states_of_a_sweep_in_flight(tmp_path):
@@ -57,7 +60,10 @@ def test_states_of_a_sweep_in_flight(tmp_path):
 def test_jobs_that_a_sweep_names_and_no_folder_has(tmp_path):
     write_run(tmp_path / "000-aa")
     (tmp_path / "001-bb").mkdir()
-    jobs = [{"name": name, "overrides": [f"seed={n}"], "fingerprint": ""} for n, name in enumerate(("000-aa", "001-bb", "002-cc"))]
+    jobs = [
+        {"name": name, "overrides": [f"seed={n}"], "fingerprint": ""}
+        for n, name in enumerate(("000-aa", "001-bb", "002-cc"))
+    ]
     (tmp_path / "sweep.json").write_text(json.dumps({"jobs": jobs}))
     assert not_run(tmp_path) == ["001-bb: seed=1 (just begun, or killed)", "002-cc: seed=2"]
     (tmp_path / "sweep.json").write_text("{")
@@ -73,8 +79,15 @@ def test_parity_labels(tmp_path):
     }
     for label, parity in checks.items():
         write_run(tmp_path / label, parity=parity)
-    assert {run.folder.name: run.parity for run in find_runs(tmp_path)} == {label: label for label in checks}
-    write_run(tmp_path / "failed for its tokens", parity=checks["invalid"], state="failed", error="tokens differ")
+    assert {run.folder.name: run.parity for run in find_runs(tmp_path)} == {
+        label: label for label in checks
+    }
+    write_run(
+        tmp_path / "failed for its tokens",
+        parity=checks["invalid"],
+        state="failed",
+        error="tokens differ",
+    )
     assert sum(run.counts for run in find_runs(tmp_path)) == 5
 
 
@@ -86,10 +99,19 @@ def test_an_arm_is_as_good_as_its_worst_run(tmp_path):
 
 
 def test_arms_are_named_by_what_varies_and_no_more(tmp_path):
-    for n, (policy, k, budget) in enumerate([("static_k", 0, 1), ("static_k", 3, 1), ("rotate_grow", None, 1), ("rotate_grow", None, 8)]):
-        write_run(tmp_path / str(n), policy=policy, k=k, config={"grant.budget": budget, "slots": 4})
+    for n, (policy, k, budget) in enumerate(
+        [("static_k", 0, 1), ("static_k", 3, 1), ("rotate_grow", None, 1), ("rotate_grow", None, 8)]
+    ):
+        write_run(
+            tmp_path / str(n), policy=policy, k=k, config={"grant.budget": budget, "slots": 4}
+        )
     labels = [arm.label for arm in arms_of(find_runs(tmp_path))]
-    assert labels == ["static_k k=0 budget=1", "static_k k=3 budget=1", "rotate_grow budget=1", "rotate_grow budget=8"]
+    assert labels == [
+        "static_k k=0 budget=1",
+        "static_k k=3 budget=1",
+        "rotate_grow budget=1",
+        "rotate_grow budget=8",
+    ]
 
 
 def test_load_of_a_folder_that_is_not_there(tmp_path):

@@ -18,20 +18,29 @@ def test_work_of_all_prompts_is_the_runs_own_speed(tmp_path):
     work = work_of(run)
     assert set(work) == {"a hash of a", "b hash of b"}
     assert sum(seconds for _, seconds in work.values()) == pytest.approx(run.metrics["decode_s"])
-    assert sum(tokens for tokens, _ in work.values()) / run.metrics["decode_s"] == pytest.approx(run.metrics["tokens_per_s"])
+    assert sum(tokens for tokens, _ in work.values()) / run.metrics["decode_s"] == pytest.approx(
+        run.metrics["tokens_per_s"]
+    )
     # rows of a in three windows: 4 of 6, 2 of 6, 4 of 5
     assert work["a hash of a"] == (8, pytest.approx(0.05 * (4 / 6 + 2 / 6 + 4 / 5)))
 
 
 def test_the_ratio_is_of_prompts_and_seeds_that_both_have(tmp_path):
-    slow = [write_run(tmp_path / f"slow{seed}", window_s=0.1, config={"seed": seed}) for seed in (0, 1)]
-    fast = [write_run(tmp_path / f"fast{seed}", window_s=0.05, config={"seed": seed}) for seed in (1, 2)]
+    slow = [
+        write_run(tmp_path / f"slow{seed}", window_s=0.1, config={"seed": seed}) for seed in (0, 1)
+    ]
+    fast = [
+        write_run(tmp_path / f"fast{seed}", window_s=0.05, config={"seed": seed}) for seed in (1, 2)
+    ]
     base, arm = [read_run(folder) for folder in slow], [read_run(folder) for folder in fast]
     assert [(one.seed, other.seed) for one, other in paired(arm, base)] == [(1, 1)]
     ratio = ratio_of(arm, base)
     assert ratio is not None
     assert (ratio.value, ratio.prompts, ratio.pairs) == (pytest.approx(2.0), 2, 1)
-    assert (ratio.low, ratio.high) == (pytest.approx(2.0), pytest.approx(2.0))  # every prompt is twice as fast
+    assert (ratio.low, ratio.high) == (
+        pytest.approx(2.0),
+        pytest.approx(2.0),
+    )  # every prompt is twice as fast
 
 
 def test_only_prompts_that_both_decoded_count():
@@ -49,7 +58,9 @@ def brute_force(cells: np.ndarray) -> list[float]:
     found = []
     for drawn in product(range(prompts), repeat=prompts):
         for runs in product(range(pairs), repeat=pairs):
-            tokens, seconds, base_tokens, base_seconds = (sum(cells[part, p, r] for p in drawn for r in runs) for part in range(4))
+            tokens, seconds, base_tokens, base_seconds = (
+                sum(cells[part, p, r] for p in drawn for r in runs) for part in range(4)
+            )
             found.append((tokens / seconds) / (base_tokens / base_seconds))
     return found
 
@@ -58,9 +69,13 @@ def brute_force(cells: np.ndarray) -> list[float]:
 def test_resamples_are_drawn_from_all_there_are(prompts, pairs):
     cells = np.random.default_rng(prompts).uniform(1, 5, size=(4, prompts, pairs))
     got, expected = np.sort(resampled(cells, 6000)), np.sort(brute_force(cells))
-    distinct = np.diff(expected) > 1e-9  # the same cells in another order are the same but for rounding
+    distinct = (
+        np.diff(expected) > 1e-9
+    )  # the same cells in another order are the same but for rounding
     places = ((expected[1:] + expected[:-1]) / 2)[distinct]
-    apart = np.abs(np.searchsorted(got, places) / len(got) - np.searchsorted(expected, places) / len(expected))
+    apart = np.abs(
+        np.searchsorted(got, places) / len(got) - np.searchsorted(expected, places) / len(expected)
+    )
     assert apart.max() < 0.028  # Kolmogorov's distance of 6000 draws is larger once in 10,000
 
 
@@ -68,8 +83,15 @@ def test_intervals_are_the_same_each_time_and_hold_the_truth_as_often_as_they_sa
     noise = np.random.default_rng(3)
     held = 0
     for _ in range(200):
-        speeds = noise.lognormal(np.log(1.2), 0.3, size=24)  # of prompts: the true ratio is that of their sums
-        works = [({str(i): (100 * speed, 1.0) for i, speed in enumerate(speeds)}, {str(i): (100.0, 1.0) for i in range(24)})]
+        speeds = noise.lognormal(
+            np.log(1.2), 0.3, size=24
+        )  # of prompts: the true ratio is that of their sums
+        works = [
+            (
+                {str(i): (100 * speed, 1.0) for i, speed in enumerate(speeds)},
+                {str(i): (100.0, 1.0) for i in range(24)},
+            )
+        ]
         ratio = ratio_of_work(works, 400)
         assert ratio is not None
         assert ratio == ratio_of_work(works, 400)
@@ -81,7 +103,9 @@ def test_intervals_are_the_same_each_time_and_hold_the_truth_as_often_as_they_sa
 
 def test_runs_that_drift_widen_the_interval():
     prompts = {str(i): (100.0, 1.0) for i in range(10)}
-    drifting = [(dict.fromkeys(prompts, (100.0 * factor, 1.0)), prompts) for factor in (0.8, 1.0, 1.2)]
+    drifting = [
+        (dict.fromkeys(prompts, (100.0 * factor, 1.0)), prompts) for factor in (0.8, 1.0, 1.2)
+    ]
     ratio = ratio_of_work(drifting)
     assert ratio is not None
     assert ratio.low == pytest.approx(0.8)

@@ -55,7 +55,12 @@ def test_a_line_tells_windows_speed_acceptance_and_the_time_left(clock, terminal
 
 
 def test_hours():
-    assert [hours(seconds) for seconds in (0.4, 59.6, 125, 3725)] == ["0 s", "1:00 min", "2:05 min", "1:02:05 h"]
+    assert [hours(seconds) for seconds in (0.4, 59.6, 125, 3725)] == [
+        "0 s",
+        "1:00 min",
+        "2:05 min",
+        "1:02:05 h",
+    ]
 
 
 def test_tab_completion_works_in_bash(tmp_path):
@@ -70,9 +75,17 @@ done
 """
     bins = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     ran = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, env={"PATH": bins, "PYTHONPATH": str(PROJECT)}
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": bins, "PYTHONPATH": str(PROJECT)},
     )
-    assert ran.stdout.splitlines() == ["policy. policy=", "policy=rotate_anchors_first policy=rotate_grow", "policy.k="]
+    assert ran.stdout.splitlines() == [
+        "policy. policy=",
+        "policy=rotate_anchors_first policy=rotate_grow",
+        "policy.k=",
+    ]
 
 
 def test_completion_and_jobs_on_tapes_import_no_torch():

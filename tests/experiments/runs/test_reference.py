@@ -28,11 +28,23 @@ REFERENCE = {"a": Plain([1, 2, 3], "length"), "b": Plain([4, 7], "stop")}
     [
         ([done("a", [1, 2, 3]), done("b", [4, 7], "stop")], None),
         ([done("a", [1, 2], "cancelled"), done("b", [], "error")], None),
-        ([done("a", [1, 9, 3]), done("b", [4, 7], "stop")], {"request": "a", "index": 1, "plain": 2, "run": 9}),
-        ([done("a", [1, 2]), done("b", [4, 7], "stop")], {"request": "a", "index": 2, "plain": 3, "run": None}),
-        ([done("a", [1, 2, 3, 4]), done("b", [4, 7], "stop")], {"request": "a", "index": 3, "plain": None, "run": 4}),
+        (
+            [done("a", [1, 9, 3]), done("b", [4, 7], "stop")],
+            {"request": "a", "index": 1, "plain": 2, "run": 9},
+        ),
+        (
+            [done("a", [1, 2]), done("b", [4, 7], "stop")],
+            {"request": "a", "index": 2, "plain": 3, "run": None},
+        ),
+        (
+            [done("a", [1, 2, 3, 4]), done("b", [4, 7], "stop")],
+            {"request": "a", "index": 3, "plain": None, "run": 4},
+        ),
         ([done("a", [1, 2, 3])], {"request": "b", "index": 0, "plain": 4, "run": None}),
-        ([done("a", [1, 2, 3]), done("b", [4, 7])], {"request": "b", "index": 2, "plain": "stop", "run": "length"}),
+        (
+            [done("a", [1, 2, 3]), done("b", [4, 7])],
+            {"request": "b", "index": 2, "plain": "stop", "run": "length"},
+        ),
     ],
 )
 def test_every_request_tokens_and_finish_count(finished, difference):
@@ -41,7 +53,10 @@ def test_every_request_tokens_and_finish_count(finished, difference):
     assert parity.exact == (difference is None)
 
 
-A_DIFFERS, BOTH_DIFFER = [done("a", [1, 9, 3]), done("b", [4, 7], "stop")], [done("a", [1, 9, 3]), done("b", [5, 7], "stop")]
+A_DIFFERS, BOTH_DIFFER = (
+    [done("a", [1, 9, 3]), done("b", [4, 7], "stop")],
+    [done("a", [1, 9, 3]), done("b", [5, 7], "stop")],
+)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +68,18 @@ A_DIFFERS, BOTH_DIFFER = [done("a", [1, 9, 3]), done("b", [4, 7], "stop")], [don
         (A_DIFFERS, [done("a", [1, 2, 3]), done("b", [4, 7], "stop")], 0.1, "invalid"),
         (A_DIFFERS, None, 0.1, "invalid"),  # plain decoding in a batch is not known
         (A_DIFFERS, A_DIFFERS, 0.126, "invalid"),  # no near tie
-        ([done("a", [1, 2]), done("b", [4, 7], "stop")], A_DIFFERS, 0.0, "invalid"),  # a text that is cut short is no rounding
+        (
+            [done("a", [1, 2]), done("b", [4, 7], "stop")],
+            A_DIFFERS,
+            0.0,
+            "invalid",
+        ),  # a text that is cut short is no rounding
         ([done("a", [1, 2, 3]), done("b", [4, 7])], A_DIFFERS, 0.0, "invalid"),
     ],
 )
-def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_often_than_plain_ones(finished, plain, gap, label):
+def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_often_than_plain_ones(
+    finished, plain, gap, label
+):
     parity = compare(REFERENCE, finished, plain=plain, gap=lambda _: gap, tolerance=0.125)
     assert parity.label == label
     assert not parity.exact
@@ -66,7 +88,13 @@ def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_
 
 def test_the_gap_is_the_targets_own_at_that_place(tmp_path):
     resolvers.register()
-    overrides = ["max_new_tokens=6", "workload.requests=1", "device=cpu", "target.dtype=fp32", f"cache_dir={tmp_path}"]
+    overrides = [
+        "max_new_tokens=6",
+        "workload.requests=1",
+        "device=cpu",
+        "target.dtype=fp32",
+        f"cache_dir={tmp_path}",
+    ]
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         runtime = ModelRuntime(run_spec(config := compose("run", overrides=overrides)), config)
     reference = runtime.reference()
@@ -86,7 +114,14 @@ def test_the_gap_is_the_targets_own_at_that_place(tmp_path):
 def test_a_reference_that_fails_is_not_kept(tmp_path):
     resolvers.register()
     with initialize_config_dir(CONFIGS, version_base="1.3"):
-        made = setup(run_spec(config := compose("run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"])), config)
+        made = setup(
+            run_spec(
+                config := compose(
+                    "run", overrides=["max_new_tokens=4", "workload.requests=1", "device=cpu"]
+                )
+            ),
+            config,
+        )
     folder = made.tokenizer and tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
@@ -99,7 +134,9 @@ def test_a_reference_that_fails_is_not_kept(tmp_path):
         return sound(window)
 
     made.target.verify = failing
-    with pytest.raises(RuntimeError, match=r"plain reference of request .* failed: RuntimeError: device lost"):
+    with pytest.raises(
+        RuntimeError, match=r"plain reference of request .* failed: RuntimeError: device lost"
+    ):
         plain_tokens(made, folder, tmp_path)
     made.target.verify = sound
     (plain,) = plain_tokens(made, folder, tmp_path).values()

@@ -32,13 +32,32 @@ OWN = {"pack", "verify", "picks", "accept", "commit", "draft", "host", "stage", 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    return load_target(write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=4), slots=2, context=64, dtype="fp32", device=CPU)
+    return load_target(
+        write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=4),
+        slots=2,
+        context=64,
+        dtype="fp32",
+        device=CPU,
+    )
 
 
 def engine(target, executor=ModelExecutor, layout=None, **options):
     drafter = PromptLookup(slots=2, context=64, ngram=3, device=CPU)
-    made = executor(target, drafter, slots=2, largest_group=4, depth=3, buckets=Buckets((8,)), device=CPU, **options)
-    keyed = Keyed("rows", LayoutCache(8, CpuGraphs(made.dry_run), capture_on=layout)) if layout else None
+    made = executor(
+        target,
+        drafter,
+        slots=2,
+        largest_group=4,
+        depth=3,
+        buckets=Buckets((8,)),
+        device=CPU,
+        **options,
+    )
+    keyed = (
+        Keyed("rows", LayoutCache(8, CpuGraphs(made.dry_run), capture_on=layout))
+        if layout
+        else None
+    )
     engine = Engine(made, slots=2, policy=RotateGrow(), layout=keyed)
     for n in range(2):
         engine.submit(Request(f"r{n}", (5, 6, 7, 5, 6), 24, ignore_stop=True))
@@ -53,7 +72,10 @@ def traced(engine, folder, windows, skip):
         assert {"ph", "name", "ts", "pid", "tid"} <= event.keys()
         assert event["ph"] != "X" or event["dur"] >= 0
     found: dict[str, list[tuple[float, float]]] = {}
-    for event in sorted((event for event in trace["traceEvents"] if event.get("cat") == "user_annotation"), key=lambda event: event["ts"]):
+    for event in sorted(
+        (event for event in trace["traceEvents"] if event.get("cat") == "user_annotation"),
+        key=lambda event: event["ts"],
+    ):
         found.setdefault(event["name"], []).append((event["ts"], event["ts"] + event["dur"]))
     return found, said
 
@@ -64,7 +86,12 @@ def within(found, parent):
     inside: Counter[str] = Counter()
     for name, times in found.items():
         for low, high in times:
-            assert high <= begin or low >= end or (begin <= low and high <= end) or (low <= begin and end <= high)
+            assert (
+                high <= begin
+                or low >= end
+                or (begin <= low and high <= end)
+                or (low <= begin and end <= high)
+            )
             inside[name] += name != parent and begin <= low and high <= end
     return +inside
 
@@ -79,7 +106,8 @@ def test_windows_and_the_first_prefill_have_their_ranges(target, tmp_path):
         assert within(found, window) == dict.fromkeys(OWN, 1) | {"host": 2}  # plan and bookings
     assert within(found, "prefill").keys() == {"pack", "picks", "accept", "draft", "read"}
     order = [
-        min(low for low, _ in found[name] if low > found["window 3"][0][0]) for name in ("pack", "verify", "picks", "accept", "commit")
+        min(low for low, _ in found[name] if low > found["window 3"][0][0])
+        for name in ("pack", "verify", "picks", "accept", "commit")
     ]
     assert order == sorted(order)
     plain = engine(target)
@@ -99,12 +127,16 @@ def test_what_is_replayed_is_one_range_a_graph(target, tmp_path):
 
 
 def test_the_device_plans(target, tmp_path):
-    found, said = traced(engine(target, DevicePlanningModel, policy=RotateGrow()), tmp_path, windows=5, skip=1)
+    found, said = traced(
+        engine(target, DevicePlanningModel, policy=RotateGrow()), tmp_path, windows=5, skip=1
+    )
     windows = [f"window {n}" for n in range(1, 6)]
     assert [name for name in found if name.startswith("window ")] == windows
     assert said == 5
     # a window is launched, then the one before it is read and booked
-    assert within(found, "window 4") == dict.fromkeys(("stage", "verify", "accept", "commit", "draft", "pack", "read", "host"), 1)
+    assert within(found, "window 4") == dict.fromkeys(
+        ("stage", "verify", "accept", "commit", "draft", "pack", "read", "host"), 1
+    )
 
 
 def test_a_run_that_ends_early_and_one_on_tapes(tmp_path):
@@ -140,4 +172,8 @@ def test_refusals(node, message):
     with pytest.raises(BadInput) as refused:
         ProfileSettings.of(OmegaConf.create(node) if isinstance(node, dict) else node)
     assert str(refused.value) == message
-    assert ProfileSettings.of(None) == ProfileSettings.of(OmegaConf.create({})) == ProfileSettings(0, 0)
+    assert (
+        ProfileSettings.of(None)
+        == ProfileSettings.of(OmegaConf.create({}))
+        == ProfileSettings(0, 0)
+    )

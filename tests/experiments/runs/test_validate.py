@@ -48,7 +48,10 @@ BAD = [
     ("policy=bogus", "policy/bogus"),
     ("policy.bogus=3", "bogus"),
     ("target=checkpoint", "target.path is not given"),
-    ("target.path=no/such/folder", "target.path is no/such/folder, expected an existing checkpoint folder"),
+    (
+        "target.path=no/such/folder",
+        "target.path is no/such/folder, expected an existing checkpoint folder",
+    ),
     ("workload.requests=0", "workload.requests is 0"),
     ("sampling.kind=beam", "sampling.kind is 'beam', expected one of greedy"),
     ("plan=gpu", "plan is 'gpu', expected one of host, device"),
@@ -64,7 +67,11 @@ BAD = [
 CASES = [([], *case) for case in BAD] + [(["-m", "seed=0,1"], *case) for case in BAD[::8]]
 
 
-@pytest.mark.parametrize(("before", "override", "message"), CASES, ids=[" ".join([*before, override]) for before, override, _ in CASES])
+@pytest.mark.parametrize(
+    ("before", "override", "message"),
+    CASES,
+    ids=[" ".join([*before, override]) for before, override, _ in CASES],
+)
 def test_bad_values_are_refused_in_one_line(before, override, message):
     resolvers.register()
     with pytest.raises(BadInput) as refused:
@@ -75,14 +82,20 @@ def test_bad_values_are_refused_in_one_line(before, override, message):
 
 def test_policy_k_must_fit_the_sizes():
     resolvers.register()
-    with pytest.raises(BadInput, match=r"policy\.k is 2, expected one less than a group size: 0, 1, 3"):
+    with pytest.raises(
+        BadInput, match=r"policy\.k is 2, expected one less than a group size: 0, 1, 3"
+    ):
         validate(["policy=static_k", "policy.k=2"], CONFIGS, "run")
 
 
 def test_a_depth_that_no_drafter_has_is_refused():
     resolvers.register()
     with pytest.raises(BadInput, match="the policy drafts 15 tokens, expected at most 7"):
-        validate(["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"], CONFIGS, "run")
+        validate(
+            ["policy=static_k", "policy.k=15", "sizes=[1,16]", "rows=16", "buckets=[16]"],
+            CONFIGS,
+            "run",
+        )
 
 
 def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
@@ -94,9 +107,15 @@ def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-m", "sizes=1,2,4"], "sizes is 1,2,4: sizes must be a list, expected brackets: sizes=[1,2,4]"),
+        (
+            ["-m", "sizes=1,2,4"],
+            "sizes is 1,2,4: sizes must be a list, expected brackets: sizes=[1,2,4]",
+        ),
         (["-m", "buckets=4,8"], "buckets is 4,8: buckets must be a list, expected brackets"),
-        (["sizes=1,2,4"], "Ambiguous value for argument 'sizes=1,2,4': several values need -m, and a list needs brackets: sizes=[1,2,4]"),
+        (
+            ["sizes=1,2,4"],
+            "Ambiguous value for argument 'sizes=1,2,4': several values need -m, and a list needs brackets: sizes=[1,2,4]",
+        ),
         (["tag=a,b"], "Ambiguous value for argument 'tag=a,b'"),
         (["-m", "seed=interval(0,1)"], "seed=interval(0,1) is no list of values"),
         (["-m", "sizes=[1,2],[1,2,4"], "sizes=[1,2],[1,2,4"),
@@ -112,10 +131,15 @@ def test_H03_values_with_commas_that_are_refused(arguments, message):
 def test_H03_values_with_commas_that_are_meant():
     resolvers.register()
     lists = validate(["-m", "sizes=[1,2],[1,2,4]", "policy=static_k"], CONFIGS, "run")
-    assert [job for job, _ in lists.jobs] == [("sizes=[1,2]", "policy=static_k"), ("sizes=[1,2,4]", "policy=static_k")]
+    assert [job for job, _ in lists.jobs] == [
+        ("sizes=[1,2]", "policy=static_k"),
+        ("sizes=[1,2,4]", "policy=static_k"),
+    ]
     assert len({fingerprint for _, fingerprint in lists.jobs}) == 2
     assert validate(["tag='a,b'"], CONFIGS, "run").base.tag == "a,b"
-    assert [job for job, _ in validate(["-m", "buckets=tight,[4,8]", "tag='a,b'"], CONFIGS, "run").jobs] == [
+    assert [
+        job for job, _ in validate(["-m", "buckets=tight,[4,8]", "tag='a,b'"], CONFIGS, "run").jobs
+    ] == [
         ("buckets=tight", "tag='a,b'"),
         ("buckets=[4,8]", "tag='a,b'"),
     ]
@@ -125,12 +149,20 @@ def test_an_experiments_own_axes_are_checked_too_and_can_be_replaced():
     resolvers.register()
     with pytest.raises(BadInput, match="slots is 2, expected at least 3"):
         validate(["-m", "experiment=grants", "slots=2"], CONFIGS, "run")
-    narrowed = validate(["-m", "experiment=quick", "policy=static_1", "launcher.jobs=1", "resume=new"], CONFIGS, "run")
-    assert [job for job, _ in narrowed.jobs] == [(f"workload={text}", "policy=static_1", "experiment=quick") for text in ("code", "prose")]
+    narrowed = validate(
+        ["-m", "experiment=quick", "policy=static_1", "launcher.jobs=1", "resume=new"],
+        CONFIGS,
+        "run",
+    )
+    assert [job for job, _ in narrowed.jobs] == [
+        (f"workload={text}", "policy=static_1", "experiment=quick") for text in ("code", "prose")
+    ]
 
 
 def test_the_command_exits_2_with_one_line_and_no_traceback():
-    ran = subprocess.run([sys.executable, "-m", "experiments.run", "-m", "slots=0,1"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "experiments.run", "-m", "slots=0,1"], capture_output=True, text=True
+    )
     assert ran.returncode == 2
     assert ran.stderr.splitlines() == ["error: slots is 0, expected an integer, 1 to 64"]
 

@@ -9,10 +9,25 @@ def arm(seconds: float, late: float = 0.0) -> dict:
 
 
 def judged(
-    name: str, seconds: float, *, length: int = 1, family: str = "design", regime: str = "code", ratio: float = 0.1, late: float = 0.0
+    name: str,
+    seconds: float,
+    *,
+    length: int = 1,
+    family: str = "design",
+    regime: str = "code",
+    ratio: float = 0.1,
+    late: float = 0.0,
 ):
-    arms = {"static_0": arm(20), "static_1": arm(10), "rotate_grow": arm(12), "adaptive": arm(seconds, late), "oracle_p": arm(9.5)}
-    return judge(Cell(name, family, regime, 2, ratio=ratio, length=length), arms, "adaptive", resamples=100)
+    arms = {
+        "static_0": arm(20),
+        "static_1": arm(10),
+        "rotate_grow": arm(12),
+        "adaptive": arm(seconds, late),
+        "oracle_p": arm(9.5),
+    }
+    return judge(
+        Cell(name, family, regime, 2, ratio=ratio, length=length), arms, "adaptive", resamples=100
+    )
 
 
 def test_floor():
@@ -36,7 +51,9 @@ def test_the_oracle_is_no_measure_where_it_knows_what_no_confidence_says():
 
 
 def test_bars_name_the_worst_and_holm_the_significant():
-    bars, losses = bars_of([judged("good", 9.5, late=0.02), judged("bad", 10.5, length=8, regime="mixed", late=0.02)])
+    bars, losses = bars_of(
+        [judged("good", 9.5, late=0.02), judged("bad", 10.5, length=8, regime="mixed", late=0.02)]
+    )
     assert [(bar.reached, bar.of) for bar in bars] == [(1, 2), (0, 1), (1, 2), (0, 1)]
     assert all("bad" in bar.worst for bar in bars)
     assert losses == ["bad"]

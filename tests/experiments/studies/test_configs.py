@@ -21,7 +21,9 @@ def config_of(*overrides):
         return compose("run", overrides=list(overrides))
 
 
-@pytest.mark.parametrize(("experiment", "cells"), [("policies", 132), ("policies_tapes", 72), ("published", 28)])
+@pytest.mark.parametrize(
+    ("experiment", "cells"), [("policies", 132), ("policies_tapes", 72), ("published", 28)]
+)
 def test_every_study_is_built(experiment, cells):
     study = run_spec(config_of(f"experiment={experiment}")).study
     assert len(study.jobs()) == cells
@@ -48,13 +50,23 @@ def test_bad_studies_are_refused_in_one_line(override, message):
 
 
 def test_what_is_no_study_is_refused():
-    with pytest.raises(BadInput, match=r"study is mtp\.policies\.StaticK, expected one of experiments/studies"):
+    with pytest.raises(
+        BadInput, match=r"study is mtp\.policies\.StaticK, expected one of experiments/studies"
+    ):
         run_spec(config_of("+study._target_=mtp.policies.StaticK"))
 
 
 def test_a_job_with_a_study_runs_it(tmp_path):
-    small = ("study.acceptances=[0.5,0.9]", "study.slots=[2]", "study.tokens=16", "study.requests=3", "study.workers=0")
-    metrics = run_job(config_of("experiment=published", *small), tmp_path, "id", Console(file=io.StringIO()))
+    small = (
+        "study.acceptances=[0.5,0.9]",
+        "study.slots=[2]",
+        "study.tokens=16",
+        "study.requests=3",
+        "study.workers=0",
+    )
+    metrics = run_job(
+        config_of("experiment=published", *small), tmp_path, "id", Console(file=io.StringIO())
+    )
     assert json.loads((tmp_path / "metrics.json").read_text()) == metrics
     assert metrics["label"] == "calibrated"
     page = (tmp_path / "published.md").read_text()

@@ -16,7 +16,11 @@ def test_the_drain_is_left_out_and_windows_are_shared_evenly():
     """Two plain requests of 6 and 20 tokens, one from each prefill. The first is alone in a window while the second is prefilled; its
     four others are shared; the 15 that the second then decodes alone do not count."""
     tapes = {"short": coin_tape((0.5,), 6, 1), "long": coin_tape((0.5,), 20, 2)}
-    executor = TapeExecutor(tapes, limits=Limits(32_001, 100, frozenset()), cost=LinearCost(base=1.0, row=0.5, draft=0.0))
+    executor = TapeExecutor(
+        tapes,
+        limits=Limits(32_001, 100, frozenset()),
+        cost=LinearCost(base=1.0, row=0.5, draft=0.0),
+    )
     engine = Engine(executor, slots=2, policy=StaticK(0))
     for name, tape in tapes.items():
         engine.submit(Request(name, (0,), len(tape.tokens), ignore_stop=True))

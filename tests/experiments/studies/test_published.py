@@ -11,7 +11,9 @@ CALIBRATED = {"code-1": 70.1, "code-3": 85.1, "prose-1": 76.1, "prose-3": 71.3}
 
 @pytest.mark.parametrize(("name", "value"), CALIBRATED.items())
 def test_the_engine_on_tapes_gives_the_calibrated_cells(name, value):
-    assert closed_form(name.split("-")[0], 2, published()[name].drafts) == pytest.approx(value, abs=0.06)
+    assert closed_form(name.split("-")[0], 2, published()[name].drafts) == pytest.approx(
+        value, abs=0.06
+    )
     assert run_cell((name, 24))["tokens_per_s"] == pytest.approx(value, rel=0.015)
     assert published()[name].tokens_per_s == pytest.approx(value, rel=0.03)
 

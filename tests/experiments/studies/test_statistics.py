@@ -19,8 +19,12 @@ def exact_bootstrap(arm: Speed, other: Speed) -> tuple[float, float, float]:
             def total(values, counts=counts):
                 return sum(count * value for count, value in zip(counts, values, strict=True))
 
-            ratios.append(total(arm.tokens) / total(arm.seconds) * total(other.seconds) / total(other.tokens))
-            weights.append(factorial(size) / np.prod([factorial(count) for count in counts]) / size**size)
+            ratios.append(
+                total(arm.tokens) / total(arm.seconds) * total(other.seconds) / total(other.tokens)
+            )
+            weights.append(
+                factorial(size) / np.prod([factorial(count) for count in counts]) / size**size
+            )
     order = np.argsort(ratios)
     ratios, shares = np.array(ratios)[order], np.cumsum(np.array(weights)[order])
     low, high = (ratios[np.searchsorted(shares, share)] for share in (0.025, 0.975))

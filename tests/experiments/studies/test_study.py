@@ -16,16 +16,30 @@ from experiments.studies.study import run_study
 from experiments.studies.trial import Trial, policy_of, run_trial
 from mtp.costs import LinearCost, StaircaseCost
 
-ARMS = ("static_0", "static_1", "static_2", "static_3", "rotate_grow", "adaptive", "oracle_p", "hindsight")
+ARMS = (
+    "static_0",
+    "static_1",
+    "static_2",
+    "static_3",
+    "rotate_grow",
+    "adaptive",
+    "oracle_p",
+    "hindsight",
+)
 
 
 class TwoCells:
     def cells(self):
-        return [Cell("one", "design", "switch", 2, ratio=0.2, seed=1), Cell("two", "useless", "prose", 1, confidence="useless", seed=2)]
+        return [
+            Cell("one", "design", "switch", 2, ratio=0.2, seed=1),
+            Cell("two", "useless", "prose", 1, confidence="useless", seed=2),
+        ]
 
 
 def study(**options):
-    return PolicyStudy(TwoCells(), arms=ARMS, requests=4, tokens=40, resamples=200, workers=0, **options)
+    return PolicyStudy(
+        TwoCells(), arms=ARMS, requests=4, tokens=40, resamples=200, workers=0, **options
+    )
 
 
 def run(folder, one=None):
@@ -39,7 +53,10 @@ def test_two_cells_end_to_end_and_the_same_numbers_twice(tmp_path):
     table = pl.read_parquet(tmp_path / "a" / "cells.parquet")
     assert table.equals(pl.read_parquet(tmp_path / "b" / "cells.parquet"))
     assert set(table["arm"]) == set(ARMS) - {"static_2"}  # the sizes hold no groups of three
-    assert table.filter(pl.col("arm") == pl.col("best_static"))["over_best_static"].to_list() == [0.0, 0.0]
+    assert table.filter(pl.col("arm") == pl.col("best_static"))["over_best_static"].to_list() == [
+        0.0,
+        0.0,
+    ]
     assert (table["tokens_per_s"] > 0).all()
     page = (tmp_path / "a" / "bars.md").read_text()
     assert page == (tmp_path / "b" / "bars.md").read_text()
@@ -65,12 +82,16 @@ def test_a_killed_study_goes_on_and_ends_alike(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut")
     assert [file.name for file in (tmp_path / "cut" / "cells").iterdir()] == ["one.json"]
-    (tmp_path / "cut" / "cells" / "two.json").write_text('{"fing')  # as if torn: it counts for nothing
+    (tmp_path / "cut" / "cells" / "two.json").write_text(
+        '{"fing'
+    )  # as if torn: it counts for nothing
     monkeypatch.setattr("experiments.studies.policies.run_trial", run_trial)
     metrics, printed = run(tmp_path / "cut")
     assert metrics["cells_kept"] == 1
     assert "1 of 2 cells are there already" in printed
-    assert (tmp_path / "cut" / "bars.md").read_text() == (tmp_path / "whole" / "bars.md").read_text()
+    assert (tmp_path / "cut" / "bars.md").read_text() == (
+        tmp_path / "whole" / "bars.md"
+    ).read_text()
 
 
 def test_changed_settings_run_again(tmp_path):
@@ -80,7 +101,14 @@ def test_changed_settings_run_again(tmp_path):
 
 
 def test_all_arms_of_a_cell_emit_the_same_text_in_other_windows():
-    found = run_trial(Trial(Cell("one", "design", "code", 1, seed=3), ("static_0", "static_3", "hindsight"), requests=3, tokens=30))
+    found = run_trial(
+        Trial(
+            Cell("one", "design", "code", 1, seed=3),
+            ("static_0", "static_3", "hindsight"),
+            requests=3,
+            tokens=30,
+        )
+    )
     tokens = [arm["tokens"] for arm in found["arms"].values()]
     assert tokens[0] == tokens[1] == tokens[2] == [29, 29, 29]  # one comes of the prefill
     windows = [arm["windows"] for arm in found["arms"].values()]
@@ -100,7 +128,9 @@ def test_arms_believe_what_the_cell_says_and_are_charged_the_truth():
     cost_model = policy_of("adaptive", cell, {}).cost
     truth = StaircaseCost(LinearCost(**cell.cost()), cell.buckets)
     assert cost_model.window(3, 1, 0) - cost_model.window(1, 1, 0) == 0  # both are padded to four
-    assert cost_model.window(8, 1, 0) - cost_model.window(4, 1, 0) == pytest.approx(1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0)))
+    assert cost_model.window(8, 1, 0) - cost_model.window(4, 1, 0) == pytest.approx(
+        1.4 * (truth.window(8, 1, 0) - truth.window(4, 1, 0))
+    )
     assert policy_of("static_2", cell, {}) is None
     assert policy_of("static_3", cell, {}).k == 3
 
@@ -110,7 +140,11 @@ def test_a_study_that_failed_goes_on_in_its_folder_and_no_other_run_does(tmp_pat
     for state, study_node in (("ok", {"cells": 1}), ("failed", None)):
         status.write_text(json.dumps({"state": state}))
         with pytest.raises(BadInput, match="holds a run already"):
-            _take_folder(OmegaConf.create({"study": study_node, "hydra": {"run": {"dir": str(tmp_path)}}}))
+            _take_folder(
+                OmegaConf.create({"study": study_node, "hydra": {"run": {"dir": str(tmp_path)}}})
+            )
         assert status.exists()
-    _take_folder(OmegaConf.create({"study": {"cells": 1}, "hydra": {"run": {"dir": str(tmp_path)}}}))
+    _take_folder(
+        OmegaConf.create({"study": {"cells": 1}, "hydra": {"run": {"dir": str(tmp_path)}}})
+    )
     assert not status.exists()

@@ -31,7 +31,10 @@ def checked(path, resume="auto", overrides=("seed=0,1", "k=1"), jobs=JOBS):
 
 def finish(folder: SweepFolder, job: SweepJob, state="ok", fingerprint=None):
     (folder.path / job.name).mkdir(exist_ok=True)
-    write_json(folder.path / job.name / "status.json", {"state": state, "error": None, "fingerprint": fingerprint or job.fingerprint})
+    write_json(
+        folder.path / job.name / "status.json",
+        {"state": state, "error": None, "fingerprint": fingerprint or job.fingerprint},
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +45,9 @@ def here(tmp_path, monkeypatch):
 
 def test_two_sweeps_of_the_same_second_do_not_meet(tmp_path):
     first, claim = folder_for(checked(tmp_path / "20260101-000000-aaaaaaaa"))
-    second, other = folder_for(checked(tmp_path / "20260101-000000-bbbbbbbb"))  # the first is unfinished, but at work
+    second, other = folder_for(
+        checked(tmp_path / "20260101-000000-bbbbbbbb")
+    )  # the first is unfinished, but at work
     assert first.path != second.path
     with pytest.raises(BadInput, match="where another process is at work"):
         folder_for(checked(tmp_path / "new", resume=str(first.path)))
@@ -86,7 +91,9 @@ def test_a_folder_goes_on_with_the_same_overrides_and_redoes_what_has_another_fi
     again, claim = folder_for(checked(tmp_path / "2", resume=str(first.path), jobs=changed))
     claim.close()
     assert [again.done(job) for job in again.jobs] == [True, False]
-    with pytest.raises(BadInput, match=r"which holds a sweep with other overrides, expected these: seed=0,1 k=1"):
+    with pytest.raises(
+        BadInput, match=r"which holds a sweep with other overrides, expected these: seed=0,1 k=1"
+    ):
         folder_for(checked(tmp_path / "2", resume=str(first.path), jobs=JOBS[:1]))
     with pytest.raises(BadInput, match=r"holds no sweep\.json, expected the folder of a sweep"):
         folder_for(checked(tmp_path / "2", resume="nowhere"))
@@ -95,20 +102,42 @@ def test_a_folder_goes_on_with_the_same_overrides_and_redoes_what_has_another_fi
 
 
 def test_resume_alone_repeats_the_command_that_began(tmp_path):
-    _, claim = folder_for(checked(tmp_path / "1", overrides=("experiment=x", "seed=0,1", "launcher=slurm")))
+    _, claim = folder_for(
+        checked(tmp_path / "1", overrides=("experiment=x", "seed=0,1", "launcher=slurm"))
+    )
     claim.close()
-    assert repeated(["resume=1"]) == ["-m", "experiment=x", "seed=0,1", "launcher=slurm", "resume=1"]
-    assert repeated(["-m", "resume=1", "launcher=local"]) == ["-m", "experiment=x", "seed=0,1", "resume=1", "launcher=local"]
+    assert repeated(["resume=1"]) == [
+        "-m",
+        "experiment=x",
+        "seed=0,1",
+        "launcher=slurm",
+        "resume=1",
+    ]
+    assert repeated(["-m", "resume=1", "launcher=local"]) == [
+        "-m",
+        "experiment=x",
+        "seed=0,1",
+        "resume=1",
+        "launcher=local",
+    ]
     for given in (["resume=1", "seed=0"], ["-m", "resume=new"], ["seed=0"]):
         assert repeated(given) == given
 
 
 def test_names_are_short_and_safe_and_the_same_job_has_the_same_one():
-    wild = SweepJob.numbered([(("tag='a/b','c d'" + "x" * 300,), "f"), (("seed=0",), "f"), (("seed=0",), "f")])
+    wild = SweepJob.numbered(
+        [(("tag='a/b','c d'" + "x" * 300,), "f"), (("seed=0",), "f"), (("seed=0",), "f")]
+    )
     assert [len(job.name) for job in wild] == [12, 12, 12]
     assert all(set(job.name) <= set("0123456789abcdef-") for job in wild)
     assert len({job.name for job in wild}) == 3
-    assert [folder_name(text, "run") for text in (None, "quick", "a/b c", "../..", "[x,y]")] == ["run", "quick", "a-b-c", "run", "x-y"]
+    assert [folder_name(text, "run") for text in (None, "quick", "a/b c", "../..", "[x,y]")] == [
+        "run",
+        "quick",
+        "a-b-c",
+        "run",
+        "x-y",
+    ]
 
 
 def test_a_job_is_locked_until_its_holder_ends(tmp_path):

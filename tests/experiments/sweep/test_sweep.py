@@ -16,7 +16,12 @@ import yaml
 from experiments import load
 from tests.support.sweeps import command, environment, folder_of, jobs_of, read, run_ids, sweep
 
-FAULTY = ("grant=rotate", "policy=static_k", "policy._target_=tests.support.faulty_policy.Faulty", "+policy.budget=${grant.budget}")
+FAULTY = (
+    "grant=rotate",
+    "policy=static_k",
+    "policy._target_=tests.support.faulty_policy.Faulty",
+    "+policy.budget=${grant.budget}",
+)
 
 
 def wait_for(folder, pattern):
@@ -28,7 +33,11 @@ def wait_for(folder, pattern):
 
 def alive(text):
     """Processes with the text in their command line."""
-    return [file for file in Path("/proc").glob("[0-9]*/cmdline") if text.encode() in read_or_nothing(file)]
+    return [
+        file
+        for file in Path("/proc").glob("[0-9]*/cmdline")
+        if text.encode() in read_or_nothing(file)
+    ]
 
 
 def read_or_nothing(file):
@@ -38,21 +47,43 @@ def read_or_nothing(file):
         return b""
 
 
-def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_command_goes_on(tmp_path):
+def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_command_goes_on(
+    tmp_path,
+):
     (tmp_path / "fails-2").touch()
     (tmp_path / "dies-3").touch()
-    (tmp_path / "times.txt").write_text("0.0 0.5")  # H05: the launch folder's, and nothing is written beside it
-    options = (*FAULTY, f"+policy.here={tmp_path}", "grant.budget=1,2,2,3", "workload.arrivals=trace", "workload.trace=times.txt")
+    (tmp_path / "times.txt").write_text(
+        "0.0 0.5"
+    )  # H05: the launch folder's, and nothing is written beside it
+    options = (
+        *FAULTY,
+        f"+policy.here={tmp_path}",
+        "grant.budget=1,2,2,3",
+        "workload.arrivals=trace",
+        "workload.trace=times.txt",
+    )
     ran = sweep(tmp_path, *options, "launcher.jobs=2")
     assert ran.returncode == 1
     folder = folder_of(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"outputs", "times.txt", "fails-2", "dies-3"}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "outputs",
+        "times.txt",
+        "fails-2",
+        "dies-3",
+    }
     jobs = jobs_of(folder)
-    assert [read(folder, job, "status.json")["state"] for job in jobs] == ["ok", "failed", "failed", "failed"]
+    assert [read(folder, job, "status.json")["state"] for job in jobs] == [
+        "ok",
+        "failed",
+        "failed",
+        "failed",
+    ]
     for job in jobs[1:3]:
         assert "Traceback" in read(folder, job, "status.json")["error"]
         assert "budget 2 is bad luck" in (folder / job["name"] / "job.log").read_text()
-    assert read(folder, jobs[3], "status.json")["error"].endswith("the process was ended by SIGKILL")
+    assert read(folder, jobs[3], "status.json")["error"].endswith(
+        "the process was ended by SIGKILL"
+    )
     told = [line for line in ran.stderr.splitlines() if line.startswith("failed: ")]
     assert [line.split()[1] for line in told] == [job["name"] for job in jobs[1:]]
     assert ["bad luck" in line for line in told] == [True, True, False]
@@ -72,22 +103,40 @@ def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_com
     assert kept.items() <= after.items()
     for job in jobs:
         metrics, config = read(folder, job, "metrics.json"), read(folder, job, "config.json")
-        assert metrics["fingerprint"] == config["fingerprint"] == read(folder, job, "status.json")["fingerprint"] == job["fingerprint"]
+        assert (
+            metrics["fingerprint"]
+            == config["fingerprint"]
+            == read(folder, job, "status.json")["fingerprint"]
+            == job["fingerprint"]
+        )
         assert metrics["run_id"] == config["run_id"]
-        assert config["config"]["policy"]["budget"] == config["config"]["grant"]["budget"]  # resolved
+        assert (
+            config["config"]["policy"]["budget"] == config["config"]["grant"]["budget"]
+        )  # resolved
         assert {"git_commit", "versions"} <= config.keys()
 
 
-def test_H05_H07_folders_are_safe_and_found_by_their_config_and_relative_inputs_are_the_launch_folders(tmp_path):
+def test_H05_H07_folders_are_safe_and_found_by_their_config_and_relative_inputs_are_the_launch_folders(
+    tmp_path,
+):
     (tmp_path / "times.txt").write_text("0.0 0.5")
     paths = ("workload.arrivals=trace", "workload.trace=times.txt", "cache_dir=kept")
-    names = ("tag='a/b','c,d'", "hydra.sweep.subdir=${hydra.job.override_dirname}", "hydra.sweep.dir=out")
+    names = (
+        "tag='a/b','c,d'",
+        "hydra.sweep.subdir=${hydra.job.override_dirname}",
+        "hydra.sweep.dir=out",
+    )
     ran = sweep(tmp_path, *paths, *names, "hydra.job.chdir=true")
     assert ran.returncode == 0, ran.stderr
     assert {file.name for file in tmp_path.iterdir()} <= {"times.txt", "out", "kept"}
     folders = sorted(file.parents[1] for file in tmp_path.rglob(".hydra/config.yaml"))
-    assert all(folder.parent == tmp_path / "out" and re.fullmatch(r"\d{3}-[0-9a-f]{8}", folder.name) for folder in folders)
-    assert [yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())["tag"] for folder in folders] == ["a/b", "c,d"]
+    assert all(
+        folder.parent == tmp_path / "out" and re.fullmatch(r"\d{3}-[0-9a-f]{8}", folder.name)
+        for folder in folders
+    )
+    assert [
+        yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())["tag"] for folder in folders
+    ] == ["a/b", "c,d"]
     assert all((folder / "metrics.json").is_file() for folder in folders)
     other = sweep(tmp_path, "hydra.sweep.dir=out", "seed=1,2")
     assert other.returncode == 2
@@ -95,7 +144,9 @@ def test_H05_H07_folders_are_safe_and_found_by_their_config_and_relative_inputs_
 
 
 def test_kill_9_loses_at_most_the_job_in_flight_and_leaves_no_process(tmp_path):
-    started = subprocess.Popen(command("seed=range(0,3)"), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
+    started = subprocess.Popen(
+        command("seed=range(0,3)"), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL
+    )
     wait_for(tmp_path, "outputs/sweep/*/001-*/.hydra/config.yaml")
     started.send_signal(signal.SIGKILL)
     started.wait()
@@ -112,7 +163,9 @@ def test_kill_9_loses_at_most_the_job_in_flight_and_leaves_no_process(tmp_path):
     assert again.returncode == 0, again.stderr
     assert kept.items() <= run_ids(folder).items()
     assert len(run_ids(folder)) == 3
-    assert not [file for file in folder.rglob(".*.[0-9]*") if file.is_file()]  # nothing half-written
+    assert not [
+        file for file in folder.rglob(".*.[0-9]*") if file.is_file()
+    ]  # nothing half-written
 
 
 def test_a_sweep_is_refused_once_before_any_job(tmp_path):
@@ -126,7 +179,9 @@ def test_a_sweep_is_refused_once_before_any_job(tmp_path):
 
 def test_ctrl_c_ends_at_once_and_marks_no_job_as_failed(tmp_path):
     long = command("seed=range(0,3)", "workload.requests=2000", "max_new_tokens=500")
-    started = subprocess.Popen(long, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen(
+        long, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    )
     wait_for(tmp_path, "outputs/sweep/*/000-*/.hydra/config.yaml")
     started.send_signal(signal.SIGINT)
     assert started.wait(timeout=20) == 130
@@ -145,7 +200,13 @@ def test_kill_9_at_random_times(tmp_path):
     options = ("seed=range(0,6)", "launcher.jobs=2")
     done: dict[str, str] = {}
     for _ in range(12):
-        started = subprocess.Popen(command(*options), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started = subprocess.Popen(
+            command(*options),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(random.uniform(3, 11))
         started.kill()
         started.wait()

@@ -61,7 +61,9 @@ def data(tmp_path_factory):
 
 
 def made(out: Path, data: list[str], **changes: object) -> Session:
-    return Session(DrafterRecipe.of(CHEAP | {"data": data} | changes), TARGET, "auto", out, Console(quiet=True))
+    return Session(
+        DrafterRecipe.of(CHEAP | {"data": data} | changes), TARGET, "auto", out, Console(quiet=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,9 @@ def killing(monkeypatch, owner, name, at):
     monkeypatch.setattr(owner, name, counted)
 
 
-def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(sidecar, data, tmp_path, monkeypatch):
+def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(
+    sidecar, data, tmp_path, monkeypatch
+):
     out = tmp_path / "out"
     shutil.copytree(sidecar / "texts", out / "texts")
     for owner, name, at in ((Progress, "show", 3), (session, "figures", 1)):
@@ -101,7 +105,9 @@ def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(sideca
         made(out, data)
 
 
-def test_killed_while_collecting_only_what_is_missing_is_collected(sidecar, data, tmp_path, monkeypatch):
+def test_killed_while_collecting_only_what_is_missing_is_collected(
+    sidecar, data, tmp_path, monkeypatch
+):
     monkeypatch.setattr(collect, "SAVE_S", 0.0)
     texts = read(data)
     with monkeypatch.context() as context:
@@ -125,14 +131,25 @@ def test_the_sidecar_runs_with_its_target_and_changes_no_token(sidecar):
     texts = {}
     for name, policy in (("plain", StaticK(0)), ("speculative", RotateGrow())):
         drafter = load_qwen_mtp(sidecar, target, buckets=BUCKETS)
-        executor = ModelExecutor(target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+        executor = ModelExecutor(
+            target,
+            drafter,
+            slots=2,
+            largest_group=4,
+            depth=policy.depth,
+            buckets=BUCKETS,
+            device=CPU,
+        )
         engine = Engine(executor, slots=2, policy=policy)
         for i in range(3):
             engine.submit(Request(str(i), (40 + i, 50, 60, 70), 16, ignore_stop=True))
         texts[name] = {one.id: one.tokens for one in engine.run()}
     assert texts["plain"] == texts["speculative"]
     assert len(drafter.head) == 700
-    assert sorted(file.name for file in (sidecar / "heads").iterdir()) == ["000002.safetensors", "000004.safetensors"]
+    assert sorted(file.name for file in (sidecar / "heads").iterdir()) == [
+        "000002.safetensors",
+        "000004.safetensors",
+    ]
     load_qwen_mtp(sidecar, target, buckets=BUCKETS, weights="heads/000002.safetensors")
     stats = json.loads((sidecar / "figures.json").read_text())
     assert len(stats["code"]["own"]) == len(stats["code"]["teacher_forced"]) == 3
@@ -147,11 +164,20 @@ def test_the_sidecar_runs_with_its_target_and_changes_no_token(sidecar):
     ],
     ids=["gemma3", "gemma4", "gemma4_full_heads"],
 )
-def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(write, full_heads, data, tmp_path):
+def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(
+    write, full_heads, data, tmp_path
+):
     folder = write(tmp_path / "target", vocab_size=2048)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TARGET / file, folder)
-    changes = {"style": "assistant", "draft_vocab": None, "steps": 3, "texts": 10, "held_out": 4, "save_every": None}
+    changes = {
+        "style": "assistant",
+        "draft_vocab": None,
+        "steps": 3,
+        "texts": 10,
+        "held_out": 4,
+        "save_every": None,
+    }
     recipe = DrafterRecipe.of(CHEAP | {"data": data} | changes)
     out = tmp_path / "out"
     Session(recipe, folder, "fp32", out, Console(quiet=True)).run()
@@ -171,7 +197,9 @@ def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(write, full
     drafter = load_gemma_assistant(out, target, buckets=BUCKETS)
     texts = {}
     for name, one, policy in (("plain", None, StaticK(0)), ("speculative", drafter, RotateGrow())):
-        executor = ModelExecutor(target, one, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+        executor = ModelExecutor(
+            target, one, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU
+        )
         engine = Engine(executor, slots=2, policy=policy)
         engine.submit(Request("a", (40, 50, 60), 16, ignore_stop=True))
         texts[name] = engine.run()[0].tokens
@@ -181,10 +209,18 @@ def test_an_assistant_is_trained_for_a_frozen_gemma_and_runs_with_it(write, full
 @pytest.mark.parametrize(
     ("style", "changes", "named"),
     [
-        ("assistant", {"draft_vocab": None}, "style is assistant, but the target's model_type is 'qwen3_5_text'"),
+        (
+            "assistant",
+            {"draft_vocab": None},
+            "style is assistant, but the target's model_type is 'qwen3_5_text'",
+        ),
         ("qwen_mtp", {}, "style is qwen_mtp, but the target's model_type is 'gemma4_text'"),
         ("assistant", {"draft_vocab": 7}, "expected null"),
-        ("assistant", {"draft_vocab": None, "clusters": 7}, "clusters is 7, expected 0 or a divisor"),
+        (
+            "assistant",
+            {"draft_vocab": None, "clusters": 7},
+            "clusters is 7, expected 0 or a divisor",
+        ),
     ],
 )
 def test_a_style_that_does_not_fit_the_target_is_refused(style, changes, named, tmp_path):
@@ -196,7 +232,11 @@ def test_a_style_that_does_not_fit_the_target_is_refused(style, changes, named, 
         style_of(Checkpoint(folder), recipe)
 
 
-@pytest.mark.parametrize("write", [write_llama, write_qwen2, write_qwen3, write_qwen3_5], ids=["llama", "qwen2", "qwen3", "qwen3_5"])
+@pytest.mark.parametrize(
+    "write",
+    [write_llama, write_qwen2, write_qwen3, write_qwen3_5],
+    ids=["llama", "qwen2", "qwen3", "qwen3_5"],
+)
 def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, tmp_path):
     folder = write(tmp_path / "target")
     config = QwenConfig.read(Checkpoint(folder).config)
@@ -206,7 +246,13 @@ def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, t
     drafted = student.draft({0: 1}, {0: 1}, 3)
     head = Head(config, 60)
     stored = load_file(folder / "model.safetensors")
-    head.load_state_dict({name.removeprefix("mtp."): tensor.float() for name, tensor in stored.items() if name.startswith("mtp.")})
+    head.load_state_dict(
+        {
+            name.removeprefix("mtp."): tensor.float()
+            for name, tensor in stored.items()
+            if name.startswith("mtp.")
+        }
+    )
     student.target.clear(0)
     _, hidden = student.target.prefill(0, text[:50].int(), 0)
     frozen = Frozen(student.target, None)
@@ -226,7 +272,9 @@ def test_collected_rows_are_the_targets_own(sidecar):
         row, ids = store.rows[number], store.tokens[number]
         target.clear(0)
         _, hidden = target.prefill(0, ids, 0)
-        torch.testing.assert_close(store.hidden[number].float(), hidden[:39].float(), rtol=0.1, atol=0.15)
+        torch.testing.assert_close(
+            store.hidden[number].float(), hidden[:39].float(), rtol=0.1, atol=0.15
+        )
         picks = (hidden.float() @ target.head.float().T).argmax(-1)[row.begin - 1 : 39]
         same = (picks == ids[row.begin : 40]).float().mean() if row.begin < 40 else torch.ones(())
         assert same > 0.8  # stop ids are banned, and a row alone is summed in another order
@@ -256,21 +304,38 @@ def test_prompts_are_the_same_again_and_held_out_text_is_never_trained_on(data):
     cut = Cut(length=24, prompt=8, given=0.5, chat=1.0, seed=0)
     drawn = {}
     for held_out in (True, False):
-        one, two = (prompts(texts, tokenizer, lambda text: f"<{text}>", cut, held_out=held_out) for _ in range(2))
+        one, two = (
+            prompts(texts, tokenizer, lambda text: f"<{text}>", cut, held_out=held_out)
+            for _ in range(2)
+        )
         drawn[held_out] = [next(one) for _ in range(12)]
         assert drawn[held_out] == [next(two) for _ in range(12)]
         found = "".join(text.text for text in texts["code"] if text.held_out is held_out)
-        assert all(tokenizer.decode(list(prompt.ids)) in found for prompt in drawn[held_out] if prompt.given)
+        assert all(
+            tokenizer.decode(list(prompt.ids)) in found
+            for prompt in drawn[held_out]
+            if prompt.given
+        )
     assert {prompt.given for prompt in drawn[False]} == {True, False}
-    assert all(tokenizer.decode(list(prompt.ids)).startswith("<") for prompt in drawn[False] if not prompt.given)
+    assert all(
+        tokenizer.decode(list(prompt.ids)).startswith("<")
+        for prompt in drawn[False]
+        if not prompt.given
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (["target=tiny_qwen", "batch=0"], "batch is 0"),
-        (["target=tiny_qwen", "style=other"], "style is 'other', expected one of qwen_mtp, assistant"),
-        (["target=tiny_qwen", "data=[nowhere.txt]"], "data names nowhere.txt, expected an existing file"),
+        (
+            ["target=tiny_qwen", "style=other"],
+            "style is 'other', expected one of qwen_mtp, assistant",
+        ),
+        (
+            ["target=tiny_qwen", "data=[nowhere.txt]"],
+            "data names nowhere.txt, expected an existing file",
+        ),
         (["target=tiny_qwen", "given=1.5"], "given is 1.5, expected a share"),
         (["target=tiny_qwen", "held_out=5000"], "held_out is 5000, expected less than texts"),
         (["target=tiny_qwen", "nonsense=1"], "nonsense"),

@@ -32,7 +32,16 @@ from experiments.training.tokenizer import train_tokenizer
 from experiments.training.trainable import Read
 
 MICRO = QwenShape(
-    vocab=320, hidden=48, layers=4, intermediate=64, heads=4, kv_heads=2, head_size=16, linear_heads=3, linear_key=8, linear_value=16
+    vocab=320,
+    hidden=48,
+    layers=4,
+    intermediate=64,
+    heads=4,
+    kv_heads=2,
+    head_size=16,
+    linear_heads=3,
+    linear_key=8,
+    linear_value=16,
 )
 SETTINGS = [
     "steps=16",
@@ -75,7 +84,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model, MtpH
     for parameter in (*model.parameters(), *head.parameters()):
         parameter.data += torch.randn_like(parameter) * 0.1
     folder = tmp_path_factory.mktemp("written")
-    write_folder(model, head, train_tokenizer(["def f(x):\n    return x\n"] * 9, MICRO.vocab), folder, torch.float32)
+    write_folder(
+        model,
+        head,
+        train_tokenizer(["def f(x):\n    return x\n"] * 9, MICRO.vocab),
+        folder,
+        torch.float32,
+    )
     return folder, model.eval(), head.eval()
 
 
@@ -83,7 +98,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model, MtpH
 def test_gated_delta_is_its_recurrence(tokens: int) -> None:
     torch.manual_seed(tokens)
     q, k, v = (torch.randn(2, 3, tokens, size) for size in (8, 8, 5))
-    decay, beta, state = -torch.rand(2, 3, tokens), torch.rand(2, 3, tokens), torch.randn(2, 3, 8, 5)
+    decay, beta, state = (
+        -torch.rand(2, 3, tokens),
+        torch.rand(2, 3, tokens),
+        torch.randn(2, 3, 8, 5),
+    )
     out, last = gated_delta(q, k, v, decay, beta, state)
     want = []
     for t in range(tokens):
@@ -99,18 +118,26 @@ def test_gated_delta_is_its_recurrence(tokens: int) -> None:
 def test_inverse_of_a_unit_lower_triangle() -> None:
     below = torch.randn(4, 32, 32, dtype=torch.float64).tril(-1) * 0.3
     whole = torch.eye(32, dtype=torch.float64) + below
-    torch.testing.assert_close(inverse_unit_lower(below) @ whole, torch.eye(32, dtype=torch.float64).expand(4, -1, -1))
+    torch.testing.assert_close(
+        inverse_unit_lower(below) @ whole, torch.eye(32, dtype=torch.float64).expand(4, -1, -1)
+    )
 
 
-def test_folder_loads_in_transformers_with_equal_logits(written: tuple[Path, Model, MtpHead]) -> None:
+def test_folder_loads_in_transformers_with_equal_logits(
+    written: tuple[Path, Model, MtpHead],
+) -> None:
     folder, model, _ = written
     reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(MICRO.vocab, (2, 77))
     with torch.no_grad():
-        torch.testing.assert_close(model.logits(model(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            model.logits(model(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4
+        )
 
 
-def test_head_loads_in_transformers_with_an_equal_first_draft(written: tuple[Path, Model, MtpHead]) -> None:
+def test_head_loads_in_transformers_with_an_equal_first_draft(
+    written: tuple[Path, Model, MtpHead],
+) -> None:
     folder, model, head = written
     reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     drafter = MtpModel.from_pretrained(reference).eval()
@@ -121,7 +148,9 @@ def test_head_loads_in_transformers_with_an_equal_first_draft(written: tuple[Pat
         cache = MtpCache(config=reference.config.get_mtp_config())
         cache.activate_past_recording()
         positions = torch.arange(1, 24)[None]
-        _, logits, _ = drafter(full[:, 1:], hidden[:, :-1], None, positions, cache, full_input_ids=full)
+        _, logits, _ = drafter(
+            full[:, 1:], hidden[:, :-1], None, positions, cache, full_input_ids=full
+        )
     torch.testing.assert_close(mine, logits[:, 0], rtol=1e-4, atol=1e-4)
 
 
@@ -130,7 +159,10 @@ def test_folder_reads_back_as_written(written: tuple[Path, Model, MtpHead]) -> N
     again, head_again, _ = read_folder(folder)
     assert again.shape == model.shape
     for one, other in ((model, again), (head, head_again)):
-        assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
+        assert all(
+            torch.equal(tensor, other.state_dict()[name])
+            for name, tensor in one.state_dict().items()
+        )
 
 
 def test_greedy_text_by_steps_is_greedy_text_at_once(written: tuple[Path, Model, MtpHead]) -> None:
@@ -140,7 +172,9 @@ def test_greedy_text_by_steps_is_greedy_text_at_once(written: tuple[Path, Model,
         assert torch.equal(model.logits(model(made[:, :-1]))[:, 36:].argmax(-1), made[:, 37:])
 
 
-def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(written: tuple[Path, Model, MtpHead]) -> None:
+def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(
+    written: tuple[Path, Model, MtpHead],
+) -> None:
     """One anchor at the end of a text; its provisional entries come after all committed ones."""
     _, model, head = written
     ids = torch.randint(MICRO.vocab, (1, 20))
@@ -157,13 +191,21 @@ def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(written: tuple[Pat
 
 
 def test_repeats_marks_grams_seen_before() -> None:
-    assert repeats(torch.tensor([[1, 2, 3, 4, 1, 2, 3, 4, 1]])).tolist() == [[False] * 7 + [True, True]]
+    assert repeats(torch.tensor([[1, 2, 3, 4, 1, 2, 3, 4, 1]])).tolist() == [
+        [False] * 7 + [True, True]
+    ]
 
 
 def test_windows_come_once_an_epoch() -> None:
-    windows = Windows({"a": torch.arange(100), "b": torch.arange(40).view(8, 5)}, {"a": 0.5, "b": 0.5}, 5, seed=3)
+    windows = Windows(
+        {"a": torch.arange(100), "b": torch.arange(40).view(8, 5)}, {"a": 0.5, "b": 0.5}, 5, seed=3
+    )
     rows = torch.cat([windows.take(4) for _ in range(4)])
-    texts = [row for row in rows.tolist() if row[0] % 5 == 0 and row in torch.arange(40).view(8, 5).tolist()]
+    texts = [
+        row
+        for row in rows.tolist()
+        if row[0] % 5 == 0 and row in torch.arange(40).view(8, 5).tolist()
+    ]
     assert len({tuple(row) for row in texts}) == 8
     assert windows.seen == {"a": 8, "b": 8}
 
@@ -171,7 +213,10 @@ def test_windows_come_once_an_epoch() -> None:
 def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread: None) -> None:
     """Killed without warning after its first checkpoint; deterministic because it counts steps, not minutes."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen([sys.executable, "-m", "experiments.train", *SETTINGS, f"out={killed}"], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.train", *SETTINGS, f"out={killed}"],
+        stdout=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while not (killed / "checkpoint.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -188,8 +233,12 @@ def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread:
     for name in ("model.safetensors", "heads/low.safetensors", "heads/mid.safetensors"):
         mine, reference = load_file(killed / name), load_file(whole / name)
         assert all(torch.equal(tensor, reference[key]) for key, tensor in mine.items()), name
-    histories = [json.loads((folder / "training.json").read_text())["history"] for folder in (killed, whole)]
-    assert [(entry[:2], entry[3]) for entry in histories[0]] == [(entry[:2], entry[3]) for entry in histories[1]]
+    histories = [
+        json.loads((folder / "training.json").read_text())["history"] for folder in (killed, whole)
+    ]
+    assert [(entry[:2], entry[3]) for entry in histories[0]] == [
+        (entry[:2], entry[3]) for entry in histories[1]
+    ]
     with pytest.raises(BadInput, match="holds a model"):
         train(recipe, whole, Console(file=shown))
 
@@ -206,7 +255,9 @@ def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread:
         ("nonsense=1", "nonsense"),
     ],
 )
-def test_bad_settings_are_one_line(override: str, named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_settings_are_one_line(
+    override: str, named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run([override, f"out={tmp_path}/x"]) == 2
     lines = capfd.readouterr().err.strip().splitlines()
     assert len(lines) == 1

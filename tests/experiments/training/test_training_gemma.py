@@ -66,12 +66,20 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     for parameter in (*target.parameters(), *assistant.parameters()):
         parameter.data += torch.randn_like(parameter) * 0.1
     folder = tmp_path_factory.mktemp("written")
-    write_folder(target, assistant, train_tokenizer(["def f(x):\n    return x\n"] * 9, MICRO.vocab), folder, torch.float32)
+    write_folder(
+        target,
+        assistant,
+        train_tokenizer(["def f(x):\n    return x\n"] * 9, MICRO.vocab),
+        folder,
+        torch.float32,
+    )
     return folder, target.eval(), assistant.eval()
 
 
 def ids_of(rows: int, tokens: int) -> Tensor:
-    return torch.randint(MICRO.vocab, (rows, tokens), generator=torch.Generator().manual_seed(tokens))
+    return torch.randint(
+        MICRO.vocab, (rows, tokens), generator=torch.Generator().manual_seed(tokens)
+    )
 
 
 def test_folder_loads_in_transformers_with_equal_logits(written: Written) -> None:
@@ -79,15 +87,21 @@ def test_folder_loads_in_transformers_with_equal_logits(written: Written) -> Non
     reference = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = ids_of(2, 50)
     with torch.no_grad():
-        torch.testing.assert_close(target.logits(target(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            target.logits(target(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_greedy_text_of_the_pair_in_transformers_is_the_targets_own(written: Written) -> None:
     folder, target, _ = written
     reference = Gemma4ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    assistant = Gemma4AssistantForCausalLM.from_pretrained(folder / "assistant", dtype=torch.float32).eval()
+    assistant = Gemma4AssistantForCausalLM.from_pretrained(
+        folder / "assistant", dtype=torch.float32
+    ).eval()
     assistant.generation_config.num_assistant_tokens = 3
-    made = reference.generate(ids_of(1, 9), max_new_tokens=20, assistant_model=assistant, eos_token_id=None)
+    made = reference.generate(
+        ids_of(1, 9), max_new_tokens=20, assistant_model=assistant, eos_token_id=None
+    )
     with torch.no_grad():
         assert torch.equal(target.logits(target(made[:, :-1]))[:, 8:].argmax(-1), made[:, 9:])
 
@@ -95,17 +109,26 @@ def test_greedy_text_of_the_pair_in_transformers_is_the_targets_own(written: Wri
 def test_chain_is_transformers_assistant_at_each_anchor(written: Written) -> None:
     """Given the target's committed keys alone, before and after the window has filled."""
     folder, target, assistant = written
-    reference = Gemma4AssistantForCausalLM.from_pretrained(folder / "assistant", dtype=torch.float32).eval()
+    reference = Gemma4AssistantForCausalLM.from_pretrained(
+        folder / "assistant", dtype=torch.float32
+    ).eval()
     ids = ids_of(2, 30)
     with torch.no_grad():
         read = target.read(ids)
         steps = assistant.chain(target, ids, read, 3, own=True)
         for anchor in (0, MICRO.window - 1, MICRO.window, MICRO.window + 1, 26):
-            kv = {kind: (keys[:, :, : anchor + 1], values[:, :, : anchor + 1]) for kind, (keys, values) in read.kv.items()}
+            kv = {
+                kind: (keys[:, :, : anchor + 1], values[:, :, : anchor + 1])
+                for kind, (keys, values) in read.kv.items()
+            }
             row, token = read.hidden[:, anchor, None], ids[:, anchor + 1, None]
             for step in steps:
                 pair = torch.cat([target.embed(token), row], -1)
-                out = reference(inputs_embeds=pair, position_ids=torch.tensor([[anchor + 1]]), shared_kv_states=kv)
+                out = reference(
+                    inputs_embeds=pair,
+                    position_ids=torch.tensor([[anchor + 1]]),
+                    shared_kv_states=kv,
+                )
                 row, token = out.last_hidden_state, out.logits.argmax(-1)
                 torch.testing.assert_close(step.hidden[:, anchor], row[:, 0], rtol=1e-4, atol=1e-4)
                 assert torch.equal(step.picks[:, anchor], token[:, 0])
@@ -116,7 +139,10 @@ def test_folder_reads_back_as_written(written: Written, tmp_path: Path) -> None:
     again, assistant_again, _ = read_folder(folder)
     assert again.shape == target.shape
     for one, other in ((target, again), (assistant, assistant_again)):
-        assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
+        assert all(
+            torch.equal(tensor, other.state_dict()[name])
+            for name, tensor in one.state_dict().items()
+        )
 
 
 def test_assistant_starts_from_the_targets_last_layers() -> None:
@@ -126,8 +152,12 @@ def test_assistant_starts_from_the_targets_last_layers() -> None:
     assistant = start_assistant(target)
     mine, reference = assistant.net.state_dict(), target.net.state_dict()
     for name in ("self_attn.q_proj.weight", "mlp.down_proj.weight"):
-        assert torch.equal(mine[f"model.layers.0.{name}"], reference[f"model.layers.4.{name}"])  # sliding
-        assert torch.equal(mine[f"model.layers.1.{name}"], reference[f"model.layers.5.{name}"])  # full
+        assert torch.equal(
+            mine[f"model.layers.0.{name}"], reference[f"model.layers.4.{name}"]
+        )  # sliding
+        assert torch.equal(
+            mine[f"model.layers.1.{name}"], reference[f"model.layers.5.{name}"]
+        )  # full
     assert torch.equal(mine["lm_head.weight"], reference["lm_head.weight"])
 
 
@@ -172,7 +202,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_interrupted_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_training_goes_on_to_the_same_weights(
+    tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once in each phase."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         recipe, _ = settings(compose("train", overrides=SETTINGS))
@@ -209,7 +241,9 @@ def test_interrupted_training_goes_on_to_the_same_weights(tmp_path: Path, one_th
         ("bf16=2", "bf16"),
     ],
 )
-def test_bad_settings_are_one_line(override: str, named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_settings_are_one_line(
+    override: str, named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["model=tiny_gemma", override, f"out={tmp_path}/x"]) == 2
     lines = capfd.readouterr().err.strip().splitlines()
     assert len(lines) == 1

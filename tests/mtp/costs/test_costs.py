@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from mtp.costs import LinearCost, PathCost, ScaledCost, StaircaseCost, TableCost, load_cost, planning_cost, save_cost
+from mtp.costs import (
+    LinearCost,
+    PathCost,
+    ScaledCost,
+    StaircaseCost,
+    TableCost,
+    load_cost,
+    planning_cost,
+    save_cost,
+)
 from mtp.costs.fit import Measured, fit_cost
 from mtp.costs.refit import Refit, solve
 
-LINE = LinearCost(base=0.02, row=0.005, slot=0.001, draft=0.002, prompt_token=0.0001, context=0.00001)
+LINE = LinearCost(
+    base=0.02, row=0.005, slot=0.001, draft=0.002, prompt_token=0.0001, context=0.00001
+)
 
 
 def test_by_hand():
@@ -21,7 +32,9 @@ def test_by_hand():
     assert table.window(2, 1, 1) == pytest.approx(0.022)
     assert table.window(5, 1, 0) == pytest.approx(0.04)  # the mean step goes on
     stairs = StaircaseCost(LINE, (4, 8))
-    assert [stairs.window(rows, 1, 0) for rows in (1, 4, 5, 9)] == [LINE.window(rows, 1, 0) for rows in (4, 4, 8, 9)]
+    assert [stairs.window(rows, 1, 0) for rows in (1, 4, 5, 9)] == [
+        LINE.window(rows, 1, 0) for rows in (4, 4, 8, 9)
+    ]
     paths = PathCost(LinearCost(base=0.01), LINE)
     assert paths.window(4, 1, 0) == LinearCost(base=0.01).window(4, 1, 0)
     assert paths.window(4, 2, 0) == LINE.window(4, 2, 0)
@@ -53,8 +66,14 @@ def test_files(model, tmp_path: Path) -> None:
     [
         ("kind: cubic", "expected a mapping with kind: linear or table"),
         ("kind: linear\nrowz: 1.0", "rowz is no key of it"),
-        ("kind: linear\nrow: -1.0", "cost.row is -1.0, expected a finite number of seconds, at least 0"),
-        ("kind: table\nrows: [0.1, 0.0]", "cost.rows is [0.1, 0.0], expected seconds for 1, 2, 3, ... rows"),
+        (
+            "kind: linear\nrow: -1.0",
+            "cost.row is -1.0, expected a finite number of seconds, at least 0",
+        ),
+        (
+            "kind: table\nrows: [0.1, 0.0]",
+            "cost.rows is [0.1, 0.0], expected seconds for 1, 2, 3, ... rows",
+        ),
         ("[", "no YAML"),
     ],
 )
@@ -67,9 +86,17 @@ def test_bad_files(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_the_fit_finds_the_line_and_says_how_far_off_it_is():
-    cells = [Measured(r, s, d, LINE.window(r, s, d)) for r in (1, 2, 4, 8) for s in (1, 2, 4) if s <= r for d in (0, 1, 3)]
+    cells = [
+        Measured(r, s, d, LINE.window(r, s, d))
+        for r in (1, 2, 4, 8)
+        for s in (1, 2, 4)
+        if s <= r
+        for d in (0, 1, 3)
+    ]
     model, residuals = fit_cost(cells)
-    assert [model.base, model.row, model.slot, model.draft] == pytest.approx([0.02, 0.005, 0.001, 0.002])
+    assert [model.base, model.row, model.slot, model.draft] == pytest.approx(
+        [0.02, 0.005, 0.001, 0.002]
+    )
     assert residuals["max"] < 1e-9
     cells[0] = Measured(cells[0].rows, cells[0].slots, cells[0].depth, 2 * cells[0].seconds)
     model, residuals = fit_cost(cells)
@@ -90,22 +117,30 @@ def test_refit_finds_a_cost_that_is_off_by_40_percent():
     for rows, slots, depth in windows(400):
         refit.observe(rows, 0, slots, depth, 0, LINE.window(rows, slots, depth))
     for rows, slots, depth in windows(50, 1):
-        assert refit.cost.window(rows, slots, depth) == pytest.approx(LINE.window(rows, slots, depth), rel=0.02)
+        assert refit.cost.window(rows, slots, depth) == pytest.approx(
+            LINE.window(rows, slots, depth), rel=0.02
+        )
 
 
 def test_refit_shrugs_at_outliers():
     refit, draw = Refit(LINE), random.Random(3)
     for rows, slots, depth in windows(400):
         measured = LINE.window(rows, slots, depth) * draw.uniform(0.98, 1.02)
-        refit.observe(rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0))  # 20 times a window
+        refit.observe(
+            rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0)
+        )  # 20 times a window
     for rows, slots, depth in windows(50, 1):
-        assert refit.cost.window(rows, slots, depth) == pytest.approx(LINE.window(rows, slots, depth), rel=0.05)
+        assert refit.cost.window(rows, slots, depth) == pytest.approx(
+            LINE.window(rows, slots, depth), rel=0.05
+        )
 
 
 def test_refit_learns_the_buckets():
     refit, stairs = Refit(LINE), StaircaseCost(LINE, (4, 8))
     for rows, slots, depth in windows(200):
-        refit.observe(rows, (4 if rows <= 4 else 8) - rows, slots, depth, 0, stairs.window(rows, slots, depth))
+        refit.observe(
+            rows, (4 if rows <= 4 else 8) - rows, slots, depth, 0, stairs.window(rows, slots, depth)
+        )
     for rows in range(1, 9):
         assert refit.cost.window(rows, 1, 1) == pytest.approx(stairs.window(rows, 1, 1), rel=0.02)
 

@@ -11,7 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DynamicCache, Gemma4AssistantForCausalLM, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    Gemma4AssistantForCausalLM,
+    PreTrainedModel,
+)
 
 from mtp.buckets import Buckets
 from mtp.drafters import check_gemma_assistant, load_gemma_assistant
@@ -20,7 +25,14 @@ from mtp.drafters.protocol import Drafted
 from mtp.targets import load_target
 from mtp.targets.loading.checkpoint import Checkpoint
 from tests.support.checkpoints import rewrite
-from tests.support.gemma_checkpoints import ODD, ONE_PROJECTION, PER_LAYER, write_assistant, write_gemma3, write_gemma4
+from tests.support.gemma_checkpoints import (
+    ODD,
+    ONE_PROJECTION,
+    PER_LAYER,
+    write_assistant,
+    write_gemma3,
+    write_gemma4,
+)
 from tests.support.student import DEPTH, SLOTS
 from tests.support.student import Student as AnyStudent
 
@@ -41,12 +53,29 @@ class Models(NamedTuple):
 
 
 class Student(AnyStudent):
-    def __init__(self, folder: Path, texts: dict[int, Tensor], *, slots: int = SLOTS, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(load_target(folder / "target", slots=slots, context=192, dtype=dtype), texts, slots=slots)
-        self.drafter: GemmaAssistant = load_gemma_assistant(folder / "assistant", self.target, buckets=self.buckets)
+    def __init__(
+        self,
+        folder: Path,
+        texts: dict[int, Tensor],
+        *,
+        slots: int = SLOTS,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(
+            load_target(folder / "target", slots=slots, context=192, dtype=dtype),
+            texts,
+            slots=slots,
+        )
+        self.drafter: GemmaAssistant = load_gemma_assistant(
+            folder / "assistant", self.target, buckets=self.buckets
+        )
 
     def caches(self) -> list[Tensor]:
-        return [cache for kind in ("sliding_attention", "full_attention") for cache in self.target.kv(kind)]
+        return [
+            cache
+            for kind in ("sliding_attention", "full_attention")
+            for cache in self.target.kv(kind)
+        ]
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -56,7 +85,9 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     write(folder / "target", **target)
     write_assistant(folder / "assistant", folder / "target", **assistant)
     reference = (AutoModelForCausalLM, "target"), (Gemma4AssistantForCausalLM, "assistant")
-    return Models(folder, *(model.from_pretrained(folder / part).eval() for model, part in reference))
+    return Models(
+        folder, *(model.from_pretrained(folder / part).eval() for model, part in reference)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +100,27 @@ def texts() -> dict[int, Tensor]:
 def reference_chain(models: Models, text: Tensor, drafts: list[int]) -> Tensor:
     """Probabilities [len(drafts), vocab] after a text whose last token is the anchor, by transformers' two models, on keys and values
     of exactly the tokens before it."""
-    out = models.target(text[None, :-1], output_hidden_states=True, return_shared_kv_states=True, cache=DynamicCache())
+    out = models.target(
+        text[None, :-1],
+        output_hidden_states=True,
+        return_shared_kv_states=True,
+        cache=DynamicCache(),
+    )
     kv = getattr(out, "shared_kv_states", None)  # Gemma 4's
     if kv is None:
-        kv = {kind: (held.keys, held.values) for kind, held in zip(models.target.config.layer_types, out.cache.layers, strict=True)}
+        kv = {
+            kind: (held.keys, held.values)
+            for kind, held in zip(models.target.config.layer_types, out.cache.layers, strict=True)
+        }
     hidden, position = out.hidden_states[-1][:, -1:], torch.tensor([[len(text) - 1]])
     found = []
     for token in [int(text[-1]), *drafts[:-1]]:
         embedded = models.target.get_input_embeddings()(torch.tensor([[token]]))
-        step = models.assistant(inputs_embeds=torch.cat([embedded, hidden], -1), position_ids=position, shared_kv_states=dict(kv))
+        step = models.assistant(
+            inputs_embeds=torch.cat([embedded, hidden], -1),
+            position_ids=position,
+            shared_kv_states=dict(kv),
+        )
         found.append(step.logits[0, -1].softmax(-1))
         hidden = step.last_hidden_state
     return torch.stack(found)
@@ -87,12 +130,18 @@ def agrees(models: Models, student: Student, drafted: Drafted, slot: int) -> Non
     """Each draft is the reference's best (given the drafts before it), with its probability."""
     tokens, confidence = drafted.tokens[slot], drafted.confidence[slot]
     assert int(drafted.counts[slot]) == len(tokens)
-    expected = reference_chain(models, student.texts[slot][: student.lengths[slot] + 1], tokens.tolist())
-    torch.testing.assert_close(confidence, expected.gather(1, tokens[:, None].long())[:, 0], atol=TOLERANCE, rtol=0)
+    expected = reference_chain(
+        models, student.texts[slot][: student.lengths[slot] + 1], tokens.tolist()
+    )
+    torch.testing.assert_close(
+        confidence, expected.gather(1, tokens[:, None].long())[:, 0], atol=TOLERANCE, rtol=0
+    )
     assert (expected.amax(1) - confidence < TOLERANCE).all()
 
 
-def test_the_chain_is_transformers_after_any_number_of_accepted_drafts(models: Models, texts: dict[int, Tensor]):
+def test_the_chain_is_transformers_after_any_number_of_accepted_drafts(
+    models: Models, texts: dict[int, Tensor]
+):
     """Windows that slide are much shorter than these texts, and slots of very different length."""
     student = Student(models.folder, texts)
     for slot, count in enumerate([4, 33, 120]):
@@ -101,10 +150,14 @@ def test_the_chain_is_transformers_after_any_number_of_accepted_drafts(models: M
         drafted = student.draft({0: 4, 1: 1}, {0: 1 + accepted, 1: 1})
         agrees(models, student, drafted, 0)
         agrees(models, student, drafted, 1)
-    agrees(models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2)  # parked until now
+    agrees(
+        models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2
+    )  # parked until now
 
 
-def test_p09_nothing_is_stored_and_rejected_rows_are_never_read(models: Models, texts: dict[int, Tensor]):
+def test_p09_nothing_is_stored_and_rejected_rows_are_never_read(
+    models: Models, texts: dict[int, Tensor]
+):
     """Whatever the rows behind the committed ones hold when it drafts."""
     results = []
     for poison in (False, True):
@@ -126,17 +179,25 @@ def test_p09_nothing_is_stored_and_rejected_rows_are_never_read(models: Models, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_p05_drafts_do_not_depend_on_company(models: Models, texts: dict[int, Tensor], dtype: torch.dtype):
+def test_p05_drafts_do_not_depend_on_company(
+    models: Models, texts: dict[int, Tensor], dtype: torch.dtype
+):
     """Groups (2, 2, 4) with matches (0, 1, 2); alone means: one row at a time, in a server with a single slot."""
     counts, rows, kept = [12, 60, 30], {0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 3}
     together = Student(models.folder, texts, dtype=dtype)
     for slot, count in enumerate(counts):
         together.begin(slot, count)
-    drafted = [together.draft(rows, kept), together.draft({1: 2}, {1: 1}), together.draft({0: 1, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 4})]
+    drafted = [
+        together.draft(rows, kept),
+        together.draft({1: 2}, {1: 1}),
+        together.draft({0: 1, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 4}),
+    ]
     for slot, count in enumerate(counts):
         alone = Student(models.folder, {0: texts[slot]}, slots=1, dtype=dtype)
         alone.begin(0, count)
-        for turn, steps in enumerate([[1] * kept[slot], [1] * int(slot == 1), [1] * [1, 2, 4][slot]]):
+        for turn, steps in enumerate(
+            [[1] * kept[slot], [1] * int(slot == 1), [1] * [1, 2, 4][slot]]
+        ):
             for last in steps:
                 mine = alone.draft({0: last}, {0: last})
             if steps:
@@ -160,7 +221,9 @@ def test_the_depth_only_cuts_the_chain(models: Models, texts: dict[int, Tensor])
         student.drafter.advance(*options, 8)
 
 
-def test_a_faulty_row_drafts_something_without_confidence_and_harms_no_other(models: Models, texts: dict[int, Tensor]):
+def test_a_faulty_row_drafts_something_without_confidence_and_harms_no_other(
+    models: Models, texts: dict[int, Tensor]
+):
     student = Student(models.folder, texts)
     for slot in (0, 1):
         student.begin(slot, 40)
@@ -209,44 +272,84 @@ def test_m01_tensors_that_are_missing_renamed_doubled_or_misshaped(folder: Path)
     part = folder / "assistant"
     clean = load_file(part / "model.safetensors")
     load(folder)
-    rewrite(part, lambda tensors: {name: tensor for name, tensor in tensors.items() if "projection" not in name})
+    rewrite(
+        part,
+        lambda tensors: {
+            name: tensor for name, tensor in tensors.items() if "projection" not in name
+        },
+    )
     assert "missing pre_projection.weight, post_projection.weight" in refusal(folder)
-    rewrite(part, lambda _: {name.replace("model.norm", "model.final_norm"): tensor for name, tensor in clean.items()})
+    rewrite(
+        part,
+        lambda _: {
+            name.replace("model.norm", "model.final_norm"): tensor for name, tensor in clean.items()
+        },
+    )
     assert "missing model.norm.weight; unknown model.final_norm.weight" in refusal(folder)
     rewrite(part, lambda _: clean | {"pre_projection.weight": torch.zeros(32, 64)})
     assert "mis-shaped pre_projection.weight [32, 64] (expected [32, 128])" in refusal(folder)
     rewrite(part, lambda _: clean)
     save_file({"post_projection.weight": torch.zeros(64, 32)}, part / "more.safetensors")
-    assert "doubled post_projection.weight (in model.safetensors and more.safetensors)" in refusal(folder)
+    assert "doubled post_projection.weight (in model.safetensors and more.safetensors)" in refusal(
+        folder
+    )
 
 
 def test_m01_iv_norms_are_stored_as_they_are(folder: Path):
-    rewrite(folder / "assistant", lambda tensors: {n: torch.full_like(t, -0.033) if "norm" in n else t for n, t in tensors.items()})
+    rewrite(
+        folder / "assistant",
+        lambda tensors: {
+            n: torch.full_like(t, -0.033) if "norm" in n else t for n, t in tensors.items()
+        },
+    )
     drafter = load(folder)
-    norms = [drafter.norm, *(norm for block in drafter.blocks for norm in (block.before_mixer, block.after_mlp, block.mixer.norm))]
+    norms = [
+        drafter.norm,
+        *(
+            norm
+            for block in drafter.blocks
+            for norm in (block.before_mixer, block.after_mlp, block.mixer.norm)
+        ),
+    ]
     assert all(torch.equal(norm.weight, torch.full_like(norm.weight, -0.033)) for norm in norms)
 
 
 def test_the_order_of_tokens_must_be_one(folder: Path):
-    rewrite(folder / "assistant", lambda tensors: tensors | {"masked_embedding.token_ordering": torch.zeros(320, dtype=torch.long)})
-    assert "token_ordering is no order of the 320 tokens, expected each of them once" in refusal(folder)
+    rewrite(
+        folder / "assistant",
+        lambda tensors: (
+            tensors | {"masked_embedding.token_ordering": torch.zeros(320, dtype=torch.long)}
+        ),
+    )
+    assert "token_ordering is no order of the 320 tokens, expected each of them once" in refusal(
+        folder
+    )
 
 
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     "width": ({"hidden_size": 48}, "hidden size 64, but this target has 48"),
     "vocabulary": ({"vocab_size": 304}, "vocabulary 320, but this target has 304"),
-    "key heads": ({"num_key_value_heads": 1}, "sliding_attention key heads 2, but this target has 1"),
+    "key heads": (
+        {"num_key_value_heads": 1},
+        "sliding_attention key heads 2, but this target has 1",
+    ),
     "sliding head": ({"head_dim": 24}, "sliding_attention head size 16, but this target has 24"),
     "full head": ({"global_head_dim": 48}, "full_attention head size 32, but this target has 48"),
 }
 
 
 @pytest.mark.parametrize("form", MISFITS)
-def test_a_pair_that_does_not_fit_is_refused_with_both_numbers_before_weights_are_read(folder: Path, tmp_path: Path, form: str):
+def test_a_pair_that_does_not_fit_is_refused_with_both_numbers_before_weights_are_read(
+    folder: Path, tmp_path: Path, form: str
+):
     config, message = MISFITS[form]
     other = write_gemma4(tmp_path / "other", **config)
     with pytest.raises(ValueError, match=message):
-        load_gemma_assistant(folder / "assistant", load_target(other, slots=1, context=64, dtype=torch.float32), buckets=Buckets())
+        load_gemma_assistant(
+            folder / "assistant",
+            load_target(other, slots=1, context=64, dtype=torch.float32),
+            buckets=Buckets(),
+        )
     (folder / "assistant" / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     with pytest.raises(ValueError, match=message):
         check_gemma_assistant(folder / "assistant", Checkpoint(other))
@@ -254,11 +357,16 @@ def test_a_pair_that_does_not_fit_is_refused_with_both_numbers_before_weights_ar
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
-    "hidden_size_per_layer_input is 8, supported: 0": {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 320},
+    "hidden_size_per_layer_input is 8, supported: 0": {
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+    },
     "use_double_wide_mlp is True, supported: False": {"use_double_wide_mlp": True},
     "enable_moe_block is True, supported: False": {"enable_moe_block": True},
     "num_kv_shared_layers is 1, expected all 2 layers of an assistant": {"num_kv_shared_layers": 1},
-    "num_centroids is 7 and centroid_intermediate_top_k 4, expected a divisor of 320": {"num_centroids": 7},
+    "num_centroids is 7 and centroid_intermediate_top_k 4, expected a divisor of 320": {
+        "num_centroids": 7
+    },
     "num_centroids is 2 and centroid_intermediate_top_k 4": {"num_centroids": 2},
 }
 
@@ -276,7 +384,9 @@ def test_settings_that_are_not_followed_are_refused(folder: Path, message: str):
 
 
 def test_target_and_assistant_are_not_taken_for_each_other(folder: Path):
-    with pytest.raises(ValueError, match="backbone_hidden_size says an assistant, expected a target"):
+    with pytest.raises(
+        ValueError, match="backbone_hidden_size says an assistant, expected a target"
+    ):
         load_target(folder / "assistant", slots=1, context=64, dtype=torch.float32)
     with pytest.raises(ValueError, match="model_type is 'gemma4_text', expected gemma4_assistant"):
         check_gemma_assistant(folder / "target", Checkpoint(folder / "target"))

@@ -44,11 +44,18 @@ def test_drafts_equal_a_brute_force_search_whatever_the_company(prompts, windows
         if not moving:
             continue
         rows = table(*[len(picks) if slot in moving else 0 for slot in range(slots)])
-        anchors, positions = table(*[text[-1] for text in texts]), table(*[len(text) - 1 for text in texts])
-        window = pack_window(anchors, torch.zeros(slots, 3, dtype=torch.int32), positions, rows, bucket=16)
+        anchors, positions = (
+            table(*[text[-1] for text in texts]),
+            table(*[len(text) - 1 for text in texts]),
+        )
+        window = pack_window(
+            anchors, torch.zeros(slots, 3, dtype=torch.int32), positions, rows, bucket=16
+        )
         kept = [1 + (slot + turn) % len(picks) if slot in moving else 0 for slot in range(slots)]
         all_picks = table(*picks * len(moving), *[9] * (16 - len(picks) * len(moving)))
-        drafts, _, counts = drafter.advance(window, table(*kept), all_picks, torch.empty(16, 8), depth)
+        drafts, _, counts = drafter.advance(
+            window, table(*kept), all_picks, torch.empty(16, 8), depth
+        )
         for slot in moving:
             texts[slot] += picks[: kept[slot]]
             expected = brute_force(texts[slot], ngram, depth)
@@ -60,5 +67,7 @@ def test_P07_nothing_of_an_earlier_request_is_found():
     drafter.prefill(0, table(1, 2, 3, 1, 2, 3), torch.empty(5, 8), 0)
     drafter.clear(0)
     drafter.prefill(0, table(5, 1), torch.empty(1, 8), 0)
-    window = pack_window(table(1), torch.zeros(1, 3, dtype=torch.int32), table(1), table(1), bucket=1)
+    window = pack_window(
+        table(1), torch.zeros(1, 3, dtype=torch.int32), table(1), table(1), bucket=1
+    )
     assert drafter.advance(window, table(1), table(2), torch.empty(1, 8), 3).counts.tolist() == [0]

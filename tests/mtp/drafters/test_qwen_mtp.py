@@ -55,14 +55,24 @@ DENSE_NAMES = ["qwen3", "qwen2", "llama"]
 
 class Student(AnyStudent):
     def __init__(
-        self, folder: Path, texts: dict[int, Tensor], *, slots: int = SLOTS, dtype: torch.dtype = torch.float32, **options: Any
+        self,
+        folder: Path,
+        texts: dict[int, Tensor],
+        *,
+        slots: int = SLOTS,
+        dtype: torch.dtype = torch.float32,
+        **options: Any,
     ) -> None:
-        super().__init__(load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots=slots)
+        super().__init__(
+            load_target(folder, slots=slots, context=192, dtype=dtype), texts, slots=slots
+        )
         self.drafter: QwenMtp = load_qwen_mtp(folder, self.target, buckets=self.buckets, **options)
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, MtpModel]:
+def models(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Any, MtpModel]:
     write, reference, config = FORMS[request.param]
     folder = write(tmp_path_factory.mktemp(request.param), **config)
     target = reference.from_pretrained(folder).eval()
@@ -89,21 +99,33 @@ def reference_chain(models: tuple[Path, Any, MtpModel], text: Tensor, drafts: li
         out = head.forward_layer(layer, hidden, positions, cache, input_ids=tokens)
         found.append(head.shared_head(out[0, -1]).softmax(-1))
         following = torch.cat([tokens, torch.tensor([[draft]])], 1)
-        hidden, tokens = (out, following[:, 1:]) if step < last else (torch.cat([hidden, out[:, -1:]], 1), following)
+        hidden, tokens = (
+            (out, following[:, 1:])
+            if step < last
+            else (torch.cat([hidden, out[:, -1:]], 1), following)
+        )
     return torch.stack(found)
 
 
-def agrees(models: tuple[Path, Any, MtpModel], student: Student, drafted: Drafted, slot: int) -> None:
+def agrees(
+    models: tuple[Path, Any, MtpModel], student: Student, drafted: Drafted, slot: int
+) -> None:
     """Each draft is the reference's best (given the drafts before it), with its probability."""
     tokens, confidence = drafted.tokens[slot], drafted.confidence[slot]
     assert int(drafted.counts[slot]) == len(tokens)
     # entries 0..n-1 are committed; the last one holds token n, the pick
-    expected = reference_chain(models, student.texts[slot][: student.lengths[slot] + 1], tokens.tolist())
-    torch.testing.assert_close(confidence, expected.gather(1, tokens[:, None].long())[:, 0], atol=TOLERANCE, rtol=0)
+    expected = reference_chain(
+        models, student.texts[slot][: student.lengths[slot] + 1], tokens.tolist()
+    )
+    torch.testing.assert_close(
+        confidence, expected.gather(1, tokens[:, None].long())[:, 0], atol=TOLERANCE, rtol=0
+    )
     assert (expected.amax(1) - confidence < TOLERANCE).all()
 
 
-def test_p09_the_chain_is_transformers_after_any_number_of_accepted_drafts(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
+def test_p09_the_chain_is_transformers_after_any_number_of_accepted_drafts(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]
+):
     student = Student(models[0], texts)
     for slot, count in enumerate([4, 33, 70]):
         student.begin(slot, count, chunk=32)
@@ -111,11 +133,15 @@ def test_p09_the_chain_is_transformers_after_any_number_of_accepted_drafts(model
         drafted = student.draft({0: 4, 1: 1}, {0: 1 + accepted, 1: 1})
         agrees(models, student, drafted, 0)
         agrees(models, student, drafted, 1)
-    agrees(models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2)  # parked until now
+    agrees(
+        models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2
+    )  # parked until now
 
 
 @pytest.mark.parametrize(("prompt", "chunk"), [(1, 9), (2, 1), (2, 9), (3, 2)])
-def test_prompts_shorter_than_there_are_layers(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor], prompt: int, chunk: int):
+def test_prompts_shorter_than_there_are_layers(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor], prompt: int, chunk: int
+):
     """A further layer has no entry before it has a token that far ahead."""
     student = Student(models[0], texts)
     student.begin(2, 60)
@@ -125,7 +151,9 @@ def test_prompts_shorter_than_there_are_layers(models: tuple[Path, Any, MtpModel
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_p05_drafts_do_not_depend_on_company(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor], dtype: torch.dtype):
+def test_p05_drafts_do_not_depend_on_company(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor], dtype: torch.dtype
+):
     """Groups (2, 2, 4) with matches (0, 1, 2): the draft of each slot is made of its own last kept row and pick.
 
     Alone means: one row at a time, in a server with a single slot."""
@@ -133,11 +161,17 @@ def test_p05_drafts_do_not_depend_on_company(models: tuple[Path, Any, MtpModel],
     together = Student(models[0], texts, dtype=dtype)
     for slot, count in enumerate(counts):
         together.begin(slot, count)
-    drafted = [together.draft(rows, kept), together.draft({1: 2}, {1: 1}), together.draft({0: 1, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 4})]
+    drafted = [
+        together.draft(rows, kept),
+        together.draft({1: 2}, {1: 1}),
+        together.draft({0: 1, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 4}),
+    ]
     for slot, count in enumerate(counts):
         alone = Student(models[0], {0: texts[slot]}, slots=1, dtype=dtype)
         alone.begin(0, count)
-        for turn, steps in enumerate([[1] * kept[slot], [1] * int(slot == 1), [1] * [1, 2, 4][slot]]):
+        for turn, steps in enumerate(
+            [[1] * kept[slot], [1] * int(slot == 1), [1] * [1, 2, 4][slot]]
+        ):
             for last in steps:
                 mine = alone.draft({0: last}, {0: last})
             if steps:
@@ -145,17 +179,27 @@ def test_p05_drafts_do_not_depend_on_company(models: tuple[Path, Any, MtpModel],
                 assert torch.equal(mine.confidence[0], drafted[turn].confidence[slot])
 
 
-def test_p07_a_reused_slot_drafts_like_a_fresh_one(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
+def test_p07_a_reused_slot_drafts_like_a_fresh_one(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]
+):
     used, fresh = Student(models[0], dict(texts)), Student(models[0], {1: texts[0]})
     used.begin(1, 20)
     used.draft({1: 4}, {1: 3})
     used.texts[1] = texts[0]
     for student in (used, fresh):
         student.begin(1, 3)
-    assert all(map(torch.equal, (d[1] for d in used.draft({1: 4}, {1: 2})), (d[1] for d in fresh.draft({1: 4}, {1: 2}))))
+    assert all(
+        map(
+            torch.equal,
+            (d[1] for d in used.draft({1: 4}, {1: 2})),
+            (d[1] for d in fresh.draft({1: 4}, {1: 2})),
+        )
+    )
 
 
-def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
+def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]
+):
     student = Student(models[0], texts)
     caches = [student.drafter.caches[0].keys, student.drafter.caches[0].values]
     student.begin(0, 40)
@@ -163,11 +207,17 @@ def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: 
     window = student.pack({0: 4})
     _, hidden = student.target.verify(window)
     student.drafter.advance(window, student.kept_in(0, 0), student.picks(window), hidden, DEPTH)
-    assert all(torch.equal(cache[0, :, :40], old) for cache, old in zip(caches, before, strict=True))
+    assert all(
+        torch.equal(cache[0, :, :40], old) for cache, old in zip(caches, before, strict=True)
+    )
     assert not any(cache[0, :, 40 + DEPTH :].any() for cache in caches)
-    full = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, DEPTH)
+    full = student.drafter.advance(
+        window, student.kept_in(0, 2), student.picks(window), hidden, DEPTH
+    )
     for depth in (0, 1, 3):
-        drafted = student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, depth)
+        drafted = student.drafter.advance(
+            window, student.kept_in(0, 2), student.picks(window), hidden, depth
+        )
         assert drafted.tokens.shape == (SLOTS, depth)
         assert torch.equal(drafted.tokens[0], full.tokens[0, :depth])
         assert int(drafted.counts[0]) == depth
@@ -175,12 +225,16 @@ def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(models: 
         student.drafter.advance(window, student.kept_in(0, 2), student.picks(window), hidden, 8)
 
 
-def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]):
+def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(
+    models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]
+):
     """Entries for positions below it, provisional ones within the depth, and a prompt that is longer than it."""
     student = Student(models[0], texts, context=50)
     keys = student.drafter.caches[0].keys
     student.begin(0, 49)
-    agrees(models, student, student.draft({0: 4}, {0: 1}, 1), 0)  # position 49, the last; rows 50..52 are not kept
+    agrees(
+        models, student, student.draft({0: 4}, {0: 1}, 1), 0
+    )  # position 49, the last; rows 50..52 are not kept
     assert keys[0, :, 49].any()
     assert not keys[0, :, 50:].any()
     student.drafter.prefill(1, texts[1][:91].int(), torch.randn(90, student.target.hidden_size), 0)
@@ -189,16 +243,22 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(models: tupl
 
 
 @pytest.mark.parametrize(
-    ("write", "reference"), [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)], ids=DENSE_NAMES
+    ("write", "reference"),
+    [(write_qwen3, DenseWithMtp), (write_qwen2, Qwen2WithMtp), (write_llama, LlamaWithMtp)],
+    ids=DENSE_NAMES,
 )
 @pytest.mark.parametrize("new", [48, pytest.param(200, marks=pytest.mark.slow)])
-def test_dense_end_to_end_equals_generate_with_mtp(tmp_path: Path, write: Any, reference: Any, new: int):
+def test_dense_end_to_end_equals_generate_with_mtp(
+    tmp_path: Path, write: Any, reference: Any, new: int
+):
     """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
     model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
     prompt = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]])
     forwards = []
     model.register_forward_pre_hook(lambda *_: forwards.append(1))
-    expected = model.generate(prompt, max_new_tokens=new, do_sample=False, use_mtp=True)[0, prompt.shape[1] :].tolist()
+    expected = model.generate(prompt, max_new_tokens=new, do_sample=False, use_mtp=True)[
+        0, prompt.shape[1] :
+    ].tolist()
 
     slots = 2
     target = load_target(tmp_path, slots=slots, context=256, dtype=torch.float32)
@@ -246,7 +306,9 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> QwenMtp:
-    return load_qwen_mtp(folder, load_target(folder, slots=1, context=64, dtype=torch.float32), buckets=Buckets())
+    return load_qwen_mtp(
+        folder, load_target(folder, slots=1, context=64, dtype=torch.float32), buckets=Buckets()
+    )
 
 
 def refusal(folder: Path) -> str:
@@ -260,14 +322,22 @@ def refusal(folder: Path) -> str:
 def test_m01_i_no_mtp_tensors(folder: Path):
     names = [name for name in load_file(folder / "model.safetensors") if name.startswith("mtp.")]
     assert len(names) >= 13
-    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name not in names})
+    rewrite(
+        folder,
+        lambda tensors: {name: tensor for name, tensor in tensors.items() if name not in names},
+    )
     message = refusal(folder)
     assert "missing" in message
     assert all(name in message for name in names)
 
 
 def test_m01_ii_one_renamed(folder: Path):
-    rewrite(folder, lambda tensors: {name.replace("mtp.norm", "mtp.final_norm"): tensor for name, tensor in tensors.items()})
+    rewrite(
+        folder,
+        lambda tensors: {
+            name.replace("mtp.norm", "mtp.final_norm"): tensor for name, tensor in tensors.items()
+        },
+    )
     assert "missing mtp.norm.weight; unknown mtp.final_norm.weight" in refusal(folder)
 
 
@@ -282,12 +352,28 @@ def test_m01_iii_one_doubled_and_one_misshaped(folder: Path):
 @pytest.mark.parametrize("raw", [-0.033, 0.967])
 def test_m01_iv_norms_are_an_offset_from_one_in_their_family_alone(folder: Path, raw: float):
     """Never guessed by value."""
-    offset = float(json.loads((folder / "config.json").read_text())["model_type"].startswith("qwen3_5"))
-    rewrite(folder, lambda tensors: {n: torch.full_like(t, raw) if n.startswith("mtp.") and "norm" in n else t for n, t in tensors.items()})
+    offset = float(
+        json.loads((folder / "config.json").read_text())["model_type"].startswith("qwen3_5")
+    )
+    rewrite(
+        folder,
+        lambda tensors: {
+            n: torch.full_like(t, raw) if n.startswith("mtp.") and "norm" in n else t
+            for n, t in tensors.items()
+        },
+    )
     drafter = load(folder)
-    norms = [drafter.norm, drafter.embedding_norm, drafter.hidden_norm, drafter.blocks[0].before_mixer, drafter.blocks[0].before_mlp]
+    norms = [
+        drafter.norm,
+        drafter.embedding_norm,
+        drafter.hidden_norm,
+        drafter.blocks[0].before_mixer,
+        drafter.blocks[0].before_mlp,
+    ]
     norms += [drafter.attention[0].norm] if drafter.attention[0].norm is not None else []
-    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, offset + raw)) for norm in norms)
+    assert all(
+        torch.equal(norm.weight, torch.full_like(norm.weight, offset + raw)) for norm in norms
+    )
 
 
 @pytest.mark.parametrize("key", ["mtp_num_hidden_layers", "num_mtp_layers"])
@@ -305,11 +391,16 @@ def test_as_many_mtp_layers_as_the_config_says_are_looked_for(folder: Path, key:
     for count in (None, 0, 1):
         says(count)
         load(folder)
-    rewrite(folder, lambda tensors: tensors | {"mtp.layers.1.mlp.down_proj.weight": torch.zeros(64, 128)})
+    rewrite(
+        folder,
+        lambda tensors: tensors | {"mtp.layers.1.mlp.down_proj.weight": torch.zeros(64, 128)},
+    )
     assert "unknown mtp.layers.1.mlp.down_proj.weight" in refusal(folder)
 
 
 def test_a_head_of_another_model_is_refused(folder: Path, tmp_path: Path):
-    other = load_target(write_qwen3_5(tmp_path / "other", hidden_size=32), slots=1, context=64, dtype=torch.float32)
+    other = load_target(
+        write_qwen3_5(tmp_path / "other", hidden_size=32), slots=1, context=64, dtype=torch.float32
+    )
     with pytest.raises(ValueError, match=r"hidden size 64"):
         load_qwen_mtp(folder, other, buckets=Buckets())

@@ -28,7 +28,11 @@ def sidecar_of(target: Path, folder: Path, **config: object) -> Path:
     """The target's own head as a sidecar: its folder holds the same tensors, its config says more."""
     shutil.copytree(target, folder)
     file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"mtp_target": about_target(Checkpoint(target))} | config))
+    file.write_text(
+        json.dumps(
+            json.loads(file.read_text()) | {"mtp_target": about_target(Checkpoint(target))} | config
+        )
+    )
     return folder
 
 
@@ -37,21 +41,35 @@ def folder(tmp_path_factory):
     return write_llama(tmp_path_factory.mktemp("target"))
 
 
-def drafts_of(folder: Path, sidecar: Path) -> tuple[list[tuple[list[int], tuple[float, ...]]], QwenMtp]:
+def drafts_of(
+    folder: Path, sidecar: Path
+) -> tuple[list[tuple[list[int], tuple[float, ...]]], QwenMtp]:
     """What is held along a short text: three chained drafts and their confidence, as often as there are."""
     target = load_target(folder, slots=1, context=64, dtype="fp32")
     drafter = load_qwen_mtp(sidecar, target, buckets=BUCKETS)
-    executor = ModelExecutor(target, drafter, slots=1, largest_group=4, depth=3, buckets=BUCKETS, device=torch.device("cpu"))
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=1,
+        largest_group=4,
+        depth=3,
+        buckets=BUCKETS,
+        device=torch.device("cpu"),
+    )
     engine = Engine(executor, slots=1, policy=RotateGrow())
     engine.submit(Request("a", (5, 7, 11, 13), 8, ignore_stop=True))
     found = []
     while engine.step():
         held = executor.buffers.drafts[0, :3].tolist()
-        found += [(held, stream.confidence) for stream in engine.streams.values() if stream.held == 3]
+        found += [
+            (held, stream.confidence) for stream in engine.streams.values() if stream.held == 3
+        ]
     return found, drafter
 
 
-def test_a_vocabulary_of_every_token_changes_nothing_and_a_smaller_one_drafts_only_its_own(folder, tmp_path):
+def test_a_vocabulary_of_every_token_changes_nothing_and_a_smaller_one_drafts_only_its_own(
+    folder, tmp_path
+):
     whole = sidecar_of(folder, tmp_path / "whole", draft_vocab=list(range(300)))
     some = sidecar_of(folder, tmp_path / "some", draft_vocab=list(range(3, 300, 10)))
     plain = sidecar_of(folder, tmp_path / "plain")
@@ -69,8 +87,19 @@ def test_texts_do_not_depend_on_the_draft_vocabulary(folder, tmp_path):
     some = sidecar_of(folder, tmp_path / "some", draft_vocab=list(range(0, 300, 3)))
     target = load_target(folder, slots=2, context=64, dtype="fp32")
     texts = {}
-    for name, drafter, policy in (("plain", None, StaticK(0)), ("some", load_qwen_mtp(some, target, buckets=BUCKETS), RotateGrow())):
-        executor = ModelExecutor(target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=torch.device("cpu"))
+    for name, drafter, policy in (
+        ("plain", None, StaticK(0)),
+        ("some", load_qwen_mtp(some, target, buckets=BUCKETS), RotateGrow()),
+    ):
+        executor = ModelExecutor(
+            target,
+            drafter,
+            slots=2,
+            largest_group=4,
+            depth=policy.depth,
+            buckets=BUCKETS,
+            device=torch.device("cpu"),
+        )
         engine = Engine(executor, slots=2, policy=policy)
         for i in range(3):
             engine.submit(Request(str(i), (5, 7 + i, 11), 24, ignore_stop=True))
@@ -81,7 +110,9 @@ def test_texts_do_not_depend_on_the_draft_vocabulary(folder, tmp_path):
 @pytest.mark.parametrize("ids", [[], [3, 2], [1, 1], [0, 300], [-1, 2], [0.5], ["1"], [True], 7])
 def test_ids_that_are_no_ascending_list_of_the_targets_are_refused(folder, tmp_path, ids):
     wrong = sidecar_of(folder, tmp_path / "wrong", draft_vocab=ids)
-    with pytest.raises(ValueError, match=r"draft_vocab is no ascending list of token ids from 0 to 299"):
+    with pytest.raises(
+        ValueError, match=r"draft_vocab is no ascending list of token ids from 0 to 299"
+    ):
         check_qwen_mtp(wrong, Checkpoint(folder))
 
 
@@ -89,7 +120,9 @@ def test_another_target_of_the_same_sizes_is_refused(folder, tmp_path):
     right = sidecar_of(folder, tmp_path / "sidecar")
     check_qwen_mtp(right, Checkpoint(folder))
     other = write_llama(tmp_path / "other", seed=1)
-    with pytest.raises(ValueError, match=r"sidecar was trained with a target of other weights than .*other"):
+    with pytest.raises(
+        ValueError, match=r"sidecar was trained with a target of other weights than .*other"
+    ):
         check_qwen_mtp(right, Checkpoint(other))
     small = write_qwen3(tmp_path / "small", hidden_size=32)
     with pytest.raises(ValueError, match="hidden size 64"):

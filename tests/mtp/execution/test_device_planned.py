@@ -16,7 +16,20 @@ from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
 from mtp.windows import SlotView
 from tests.support.checkpoints import write_qwen3_5
-from tests.support.device_planned import CONTEXT, CPU, POLICIES, SLOTS, device, drafter_of, ends, host, planner, requests, run, windows
+from tests.support.device_planned import (
+    CONTEXT,
+    CPU,
+    POLICIES,
+    SLOTS,
+    device,
+    drafter_of,
+    ends,
+    host,
+    planner,
+    requests,
+    run,
+    windows,
+)
 from tests.support.replay_drafter import ReplayDrafter
 
 
@@ -37,14 +50,21 @@ def texts(target):
 
 
 @pytest.mark.parametrize(
-    ("kind", "policy"), [("none", StaticK(0)), *((kind, policy) for kind in ("replay", "lookup", "mtp") for policy in POLICIES)], ids=str
+    ("kind", "policy"),
+    [
+        ("none", StaticK(0)),
+        *((kind, policy) for kind in ("replay", "lookup", "mtp") for policy in POLICIES),
+    ],
+    ids=str,
 )
 def test_windows_are_those_of_the_host_s_planner_one_by_one(folder, target, texts, kind, policy):
     accepted = 0
     for slots, rows in ((SLOTS, 8), (2, 8), (4, 5), (1, 3)):
         todo = requests(slots)
         drafter = drafter_of(kind, folder, target, texts)
-        mine = device(target, drafter, policy, slots=slots, rows=rows, todo=todo, captured=slots == 4)
+        mine = device(
+            target, drafter, policy, slots=slots, rows=rows, todo=todo, captured=slots == 4
+        )
         reference = host(target, drafter, policy, slots=slots, rows=rows, todo=todo)
         assert windows(mine) == windows(reference)
         assert ends(mine) == ends(reference)
@@ -59,7 +79,11 @@ def planned_again(engine, policy, todo, born, slot_of):
     emitted = dict.fromkeys(born, 1)  # a prefill commits one
     start, plans = 0, []
     for window in range(engine.windows):
-        live = [request for request in todo if request.id in died and born[request.id] <= window <= died[request.id]]
+        live = [
+            request
+            for request in todo
+            if request.id in died and born[request.id] <= window <= died[request.id]
+        ]
         views = [
             SlotView(
                 slot_of[request.id],
@@ -70,7 +94,9 @@ def planned_again(engine, policy, todo, born, slot_of):
             )
             for request in live
         ]
-        decision = policy.decide(sorted(views, key=lambda view: view.slot), rows=engine.rows, start=start)
+        decision = policy.decide(
+            sorted(views, key=lambda view: view.slot), rows=engine.rows, start=start
+        )
         plans.append([(group.slot, group.rows) for group in decision.plan.groups])
         start = decision.plan.next_start
         for round_ in engine.rounds:
@@ -79,7 +105,9 @@ def planned_again(engine, policy, todo, born, slot_of):
 
 
 @pytest.mark.parametrize("policy", [RotateGrow(), StaticK(1)], ids=str)
-def test_with_a_queue_every_window_is_the_one_that_the_host_would_plan_from_the_same_state(target, texts, policy):
+def test_with_a_queue_every_window_is_the_one_that_the_host_would_plan_from_the_same_state(
+    target, texts, policy
+):
     todo = requests(9)
     executor = planner(target, ReplayDrafter(texts, slots=SLOTS, context=CONTEXT), policy)
     engine = Engine(executor, slots=4, policy=policy, prefill_chunk=32)
@@ -89,7 +117,10 @@ def test_with_a_queue_every_window_is_the_one_that_the_host_would_plan_from_the_
         engine.submit(request)
     engine.run()
     slot_of = {round_.request: round_.slot for round_ in engine.rounds}
-    plans = [[(r.slot, r.rows) for r in engine.rounds if r.window == window] for window in range(engine.windows)]
+    plans = [
+        [(r.slot, r.rows) for r in engine.rounds if r.window == window]
+        for window in range(engine.windows)
+    ]
     assert plans == planned_again(engine, policy, todo, born, slot_of)
     assert len({tuple(plan) for plan in plans}) > 5
 
@@ -98,14 +129,25 @@ def test_with_a_queue_every_window_is_the_one_that_the_host_would_plan_from_the_
 def test_with_a_queue_every_request_has_the_tokens_it_has_alone(folder, target, texts, captured):
     todo = requests(9)
     for kind, policy in (("replay", RotateGrow()), ("mtp", StaticK(1)), ("lookup", RotateGrow())):
-        engine = device(target, drafter_of(kind, folder, target, texts), policy, slots=3, todo=todo, captured=captured)
+        engine = device(
+            target,
+            drafter_of(kind, folder, target, texts),
+            policy,
+            slots=3,
+            todo=todo,
+            captured=captured,
+        )
         assert {name: tokens for name, (tokens, _) in ends(engine).items()} == {
-            request.id: text[len(request.prompt) :] for request, text in zip(todo, in_order(todo, texts), strict=True)
+            request.id: text[len(request.prompt) :]
+            for request, text in zip(todo, in_order(todo, texts), strict=True)
         }
 
 
 def in_order(todo, texts):
-    return [next(text for text in texts if text[: len(request.prompt)] == request.prompt) for request in todo]
+    return [
+        next(text for text in texts if text[: len(request.prompt)] == request.prompt)
+        for request in todo
+    ]
 
 
 def test_the_host_reads_one_window_late_and_a_slot_is_free_only_then(target, texts):
@@ -120,7 +162,9 @@ def test_the_host_reads_one_window_late_and_a_slot_is_free_only_then(target, tex
         read = work.outcomes
 
         def outcomes():
-            log.append(("read", number, [outcome.slot for outcome in read() if outcome.committed.finish]))
+            log.append(
+                ("read", number, [outcome.slot for outcome in read() if outcome.committed.finish])
+            )
             return read()
 
         work.outcomes = outcomes
@@ -130,7 +174,9 @@ def test_the_host_reads_one_window_late_and_a_slot_is_free_only_then(target, tex
     executor.admit = lambda slot, request: (log.append(("admit", slot)), admit(slot, request))
     run(executor, RotateGrow(), slots=2, todo=requests(4))
     for number in range(1, len([entry for entry in log if entry[0] == "launch"])):
-        assert log.index(("launch", number)) < next(i for i, entry in enumerate(log) if entry[:2] == ("read", number)), number
+        assert log.index(("launch", number)) < next(
+            i for i, entry in enumerate(log) if entry[:2] == ("read", number)
+        ), number
     steady = [entry[0] for entry in log[-9:-1]]
     assert steady == ["launch", "read"] * 4  # window n is launched before window n - 1 is read
     reads = [entry[1] for entry in log if entry[0] == "read"]
@@ -155,8 +201,12 @@ class Launches(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("kind", "policy", "expected"), [("lookup", RotateGrow(), 2), ("none", StaticK(0), 1)])
-def test_the_seam_is_two_launches_around_a_drafter_and_one_without(folder, target, texts, kind, policy, expected):
+@pytest.mark.parametrize(
+    ("kind", "policy", "expected"), [("lookup", RotateGrow(), 2), ("none", StaticK(0), 1)]
+)
+def test_the_seam_is_two_launches_around_a_drafter_and_one_without(
+    folder, target, texts, kind, policy, expected
+):
     executor = planner(target, drafter_of(kind, folder, target, texts), policy)
     engine = Engine(executor, slots=2, policy=policy)
     for request in requests(1):
@@ -167,9 +217,11 @@ def test_the_seam_is_two_launches_around_a_drafter_and_one_without(folder, targe
     with Launches() as launches, torch.inference_mode():
         work.verify()
         work.commit()
-    assert [name for name in launches.names if name in ("advance_window", "row_argmax", "accept_prefix", "pack_window")] == [
-        "advance_window"
-    ] * expected
+    assert [
+        name
+        for name in launches.names
+        if name in ("advance_window", "row_argmax", "accept_prefix", "pack_window")
+    ] == ["advance_window"] * expected
 
 
 faults = st.dictionaries(
@@ -181,11 +233,15 @@ faults = st.dictionaries(
 
 @settings(max_examples=15, deadline=None)
 @given(faults, st.integers(1, 3), st.integers(1, 3))
-def test_captures_and_their_failures_never_change_a_window(target, texts, plan, capacity, capture_on):
+def test_captures_and_their_failures_never_change_a_window(
+    target, texts, plan, capacity, capture_on
+):
     todo = requests(4)
     drafter = ReplayDrafter(texts, slots=SLOTS, context=CONTEXT)
     executor = planner(target, drafter, RotateGrow())
-    cache = LayoutCache(capacity, FailingGraphs(CpuGraphs(executor.dry_run), plan), capture_on=capture_on)
+    cache = LayoutCache(
+        capacity, FailingGraphs(CpuGraphs(executor.dry_run), plan), capture_on=capture_on
+    )
     mine = run(executor, RotateGrow(), slots=4, todo=todo, layout=Keyed("rows", cache))
     reference = host(target, drafter, RotateGrow(), slots=4, todo=todo)
     assert windows(mine) == windows(reference)
@@ -222,7 +278,9 @@ def test_a_failed_window_ends_its_own_slots_and_keeps_what_was_computed(target, 
 def test_a_cancelled_request_leaves_nothing_to_its_slot_s_next(target, texts):
     todo = requests(4)
     drafter = ReplayDrafter(texts, slots=SLOTS, context=CONTEXT)
-    engine = Engine(planner(target, drafter, RotateGrow()), slots=2, policy=RotateGrow(), prefill_chunk=32)
+    engine = Engine(
+        planner(target, drafter, RotateGrow()), slots=2, policy=RotateGrow(), prefill_chunk=32
+    )
     for request in todo:
         engine.submit(request)
     for _ in range(9):

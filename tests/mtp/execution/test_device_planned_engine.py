@@ -31,15 +31,27 @@ def target(folder):
 
 
 def few(count, new=20):
-    return [Request(f"r{n}", tuple(range(5 + n, 9 + n)), new, ignore_stop=True) for n in range(count)]
+    return [
+        Request(f"r{n}", tuple(range(5 + n, 9 + n)), new, ignore_stop=True) for n in range(count)
+    ]
 
 
 def alone(target, todo):
-    return [done.prompt + done.tokens for done in host(target, None, RotateGrow(depth=0), slots=1, todo=todo).finished]
+    return [
+        done.prompt + done.tokens
+        for done in host(target, None, RotateGrow(depth=0), slots=1, todo=todo).finished
+    ]
 
 
 def on(kind, target, drafter, rows=8, **options):
-    options |= {"slots": SLOTS, "rows": rows, "largest_group": 4, "depth": 3, "buckets": EIGHT, "device": CPU}
+    options |= {
+        "slots": SLOTS,
+        "rows": rows,
+        "largest_group": 4,
+        "depth": 3,
+        "buckets": EIGHT,
+        "device": CPU,
+    }
     if kind == "device":
         return DevicePlanningModel(target, drafter, policy=RotateGrow(), **options)
     return ModelExecutor(target, drafter, **options)
@@ -54,7 +66,9 @@ def test_a_parked_request_that_is_cancelled_ends_and_all_others_go_on(target):
     drafter = replayed(target, todo)
     found = {}
     for kind in ("host", "device"):
-        engine = Engine(on(kind, target, drafter), slots=3, policy=RotateGrow(), grants=WINDOW_SHARING)
+        engine = Engine(
+            on(kind, target, drafter), slots=3, policy=RotateGrow(), grants=WINDOW_SHARING
+        )
         for request in todo:
             engine.submit(request)
         cancelled = False
@@ -74,7 +88,13 @@ def test_grants_do_not_stand_empty_while_a_prompt_is_read(target):
     drafter = replayed(target, few(3, 40))
     idle = {}
     for kind in ("host", "device"):
-        engine = Engine(on(kind, target, drafter), slots=4, policy=RotateGrow(), grants=WINDOW_SHARING, prefill_chunk=4)
+        engine = Engine(
+            on(kind, target, drafter),
+            slots=4,
+            policy=RotateGrow(),
+            grants=WINDOW_SHARING,
+            prefill_chunk=4,
+        )
         turns, turn = [], engine.grants.turn
 
         def spy(streams, turn=turn, turns=turns, engine=engine):
@@ -85,14 +105,21 @@ def test_grants_do_not_stand_empty_while_a_prompt_is_read(target):
         for request in todo:
             engine.submit(request)
         while engine.step():
-            assert turns[-1].speculative or not engine.grants.ring or engine.grants.holding, "nobody holds although some wait"
+            assert turns[-1].speculative or not engine.grants.ring or engine.grants.holding, (
+                "nobody holds although some wait"
+            )
         idle[kind] = sum(not each.speculative for each in turns)
     assert idle["device"] <= idle["host"] + 1
 
 
 def test_steps_never_overlap(target):
     todo = [*few(2, 30), Request("late", tuple(range(60)), 3, ignore_stop=True, arrival_s=0.02)]
-    engine = Engine(on("device", target, replayed(target, few(2, 30))), slots=3, policy=RotateGrow(), prefill_chunk=8)
+    engine = Engine(
+        on("device", target, replayed(target, few(2, 30))),
+        slots=3,
+        policy=RotateGrow(),
+        prefill_chunk=8,
+    )
     for request in todo:
         engine.submit(request)
     engine.run()
@@ -104,14 +131,25 @@ def test_steps_never_overlap(target):
 @pytest.mark.parametrize("always", [False, True])
 def test_a_window_that_fails_at_once_ends_those_who_were_in_it(target, always, capfd):
     todo = few(6, 10)
-    engine = Engine(on("device", target, replayed(target, todo), rows=4), slots=SLOTS, rows=4, policy=RotateGrow())
+    engine = Engine(
+        on("device", target, replayed(target, todo), rows=4),
+        slots=SLOTS,
+        rows=4,
+        policy=RotateGrow(),
+    )
     executor = engine.executor
     verify, calls, planned = executor.verify, [], []
 
     def failing(bucket, bans):
         calls.append(1)
         if len(calls) == 10 or (len(calls) > 10 and always):
-            planned.append({engine.streams[slot].request.id for slot, rows in enumerate(executor.rows_in_work()) if rows})
+            planned.append(
+                {
+                    engine.streams[slot].request.id
+                    for slot, rows in enumerate(executor.rows_in_work())
+                    if rows
+                }
+            )
             assert executor.rows_in_work() == executor._next.starts.diff().tolist()
             raise RuntimeError("boom")
         verify(bucket, bans)
@@ -125,7 +163,11 @@ def test_a_window_that_fails_at_once_ends_those_who_were_in_it(target, always, c
         assert steps < 200
     failed = {done.id for done in engine.finished if done.finish == "error"}
     assert failed == set().union(*planned)
-    assert (failed == {request.id for request in todo} - {d.id for d in engine.finished if d.finish == "length"}) is True
+    assert (
+        failed
+        == {request.id for request in todo}
+        - {d.id for d in engine.finished if d.finish == "length"}
+    ) is True
     assert len(planned) > 1 if always else len(planned) == 1
     assert capfd.readouterr().out.count("ERR step failed") == len(planned)
 
@@ -154,19 +196,33 @@ def test_a_slot_that_a_cancel_frees_waits_for_its_last_window(target):
         engine.submit(new)
         drafter.bad = True
         engine.run()
-        found[kind] = {done.id: (done.finish, bool(done.speculation_disabled)) for done in engine.finished}
+        found[kind] = {
+            done.id: (done.finish, bool(done.speculation_disabled)) for done in engine.finished
+        }
         kept = next(len(done.tokens) for done in engine.finished if done.id == "r0")
-        assert kept == sum(round_.committed for round_ in engine.rounds if round_.request == "r0") + 1
+        assert (
+            kept == sum(round_.committed for round_ in engine.rounds if round_.request == "r0") + 1
+        )
     assert found["device"] == found["host"]
     assert found["device"]["new"] == ("length", True)
 
 
 def test_each_side_of_the_grants_has_its_own_rotation(target):
     """Two hold a grant, three are plain for good; when the holders have ended, the plain ones' windows begin where the host's do."""
-    todo = [Request(request.id, request.prompt, 6 if n < 1 else 16, ignore_stop=True) for n, request in enumerate(few(5))]
+    todo = [
+        Request(request.id, request.prompt, 6 if n < 1 else 16, ignore_stop=True)
+        for n, request in enumerate(few(5))
+    ]
     grants = Rotate(budget=0, backlog=0, share="window", parked="plain")
     found = {}
     for kind in ("host", "device"):
-        engine = run(on(kind, target, replayed(target, todo), rows=3), RotateGrow(), slots=5, rows=3, todo=todo, grants=grants)
+        engine = run(
+            on(kind, target, replayed(target, todo), rows=3),
+            RotateGrow(),
+            slots=5,
+            rows=3,
+            todo=todo,
+            grants=grants,
+        )
         found[kind] = [(r.window, r.slot, r.rows) for r in engine.rounds]
     assert found["device"] == found["host"]

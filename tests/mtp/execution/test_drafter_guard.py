@@ -32,20 +32,32 @@ class Drafter:
 
 def run(drafter, reload, *, count=3, slots=3, grants=None, arrivals=()):
     requests = {
-        Request(f"r{n}", (1, 2), 20, arrival_s=arrivals[n] if arrivals else 0.0, ignore_stop=True): random_tape(n) for n in range(count)
+        Request(
+            f"r{n}", (1, 2), 20, arrival_s=arrivals[n] if arrivals else 0.0, ignore_stop=True
+        ): random_tape(n)
+        for n in range(count)
     }
-    executor = TapeExecutor({r.id: tape for r, tape in requests.items()}, limits=LIMITS, drafter=drafter, reload_drafter=reload)
+    executor = TapeExecutor(
+        {r.id: tape for r, tape in requests.items()},
+        limits=LIMITS,
+        drafter=drafter,
+        reload_drafter=reload,
+    )
     engine = Engine(executor, slots=slots, policy=RotateGrow(), grants=grants)
     for request in requests:
         engine.submit(request)
     finished = {done.id: done for done in engine.run()}
     for request, tape in requests.items():
-        assert (list(finished[request.id].tokens), finished[request.id].finish) == expected(request, tape)
+        assert (list(finished[request.id].tokens), finished[request.id].finish) == expected(
+            request, tape
+        )
     return engine, finished
 
 
 def rows(engine, name, after=0):
-    return [round_.rows for round_ in engine.rounds if round_.request == name and round_.window >= after]
+    return [
+        round_.rows for round_ in engine.rounds if round_.request == name and round_.window >= after
+    ]
 
 
 def said(capfd):
@@ -72,7 +84,12 @@ def test_a_failed_reset_reloads_once_and_the_request_speculates(capfd):
 
     engine, finished = run(Drafter(clears=[1]), reload)
     assert len(reloads) == engine.executor.drafting.reloads == 1
-    assert sorted(reloads[0].cleared) == [0, 0, 1, 2]  # reset there, and the failed reset is repeated
+    assert sorted(reloads[0].cleared) == [
+        0,
+        0,
+        1,
+        2,
+    ]  # reset there, and the failed reset is repeated
     assert all(max(rows(engine, name)) == 4 for name in finished)
     assert all(done.speculation_disabled is None for done in finished.values())
     assert len(said(capfd)) == 1
@@ -89,7 +106,9 @@ def test_where_that_fails_too_speculation_ends_for_that_request_alone(how, capfd
             raise OSError("no file")
         return Drafter(clears=[1] if len(reloads) == 1 else [])
 
-    engine, finished = run(Drafter(clears=[1]), None if how == "there is none" else reload, count=2, slots=1)
+    engine, finished = run(
+        Drafter(clears=[1]), None if how == "there is none" else reload, count=2, slots=1
+    )
     assert set(rows(engine, "r0")) == {1}
     assert finished["r0"].speculation_disabled
     told = said(capfd)
@@ -111,14 +130,18 @@ def test_a_state_lost_in_a_window_costs_no_request_its_speculation(capfd):
     engine, finished = run(Drafter(advances=[8]), reload)
     assert sorted(reloads[0].cleared) == [0, 1, 2]
     assert not any(done.speculation_disabled for done in finished.values())
-    lost = next(i for i, window in enumerate(reloads[0].advanced) if window)  # the window is drafted for again
+    lost = next(
+        i for i, window in enumerate(reloads[0].advanced) if window
+    )  # the window is drafted for again
     assert lost == 0
     assert all(max(rows(engine, name, after=6)) == 4 for name in finished)
     assert len(said(capfd)) == 1
 
 
 @pytest.mark.parametrize("again", [1, 2, 3])
-def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_later_requests(again, capfd):
+def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_later_requests(
+    again, capfd
+):
     """again: the new drafter fails at that call; 1 is the repeated one."""
     reloads = []
 
@@ -126,7 +149,9 @@ def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_late
         reloads.append(1)
         return Drafter(advances=[again] if len(reloads) == 1 else [])
 
-    engine, finished = run(Drafter(advances=[6]), reload, count=4, slots=3, arrivals=(0.0, 0.0, 0.0, 0.3))
+    engine, finished = run(
+        Drafter(advances=[6]), reload, count=4, slots=3, arrivals=(0.0, 0.0, 0.0, 0.3)
+    )
     failed = {name for name, done in finished.items() if done.speculation_disabled}
     assert failed == {"r0", "r1", "r2"}
     assert max(rows(engine, "r3")) == 4
@@ -151,7 +176,9 @@ def test_a_drafter_that_always_fails_is_not_asked_for_ever(capfd):
 
 
 def test_a_holder_whose_drafter_fails_gives_its_grant_to_the_next(capfd):
-    engine, finished = run(Drafter(advances=[3]), lambda: Drafter(advances=[1]), grants=Rotate(budget=50, share="tick"))
+    engine, finished = run(
+        Drafter(advances=[3]), lambda: Drafter(advances=[1]), grants=Rotate(budget=50, share="tick")
+    )
     assert finished["r0"].speculation_disabled
     assert [grant.request for grant in engine.grants.log] == ["r0", "r1", "r2"]
     assert next(grant.rounds for grant in engine.grants.log) == 3

@@ -18,7 +18,15 @@ from tests.support.replay_drafter import ReplayDrafter
 
 CPU = torch.device("cpu")
 CONTEXT = 120
-FAILURES = [("clear", 1), ("clear", 3), ("prefill", 1), ("prefill", 3), ("advance", 1), ("advance", 2), ("advance", 9)]
+FAILURES = [
+    ("clear", 1),
+    ("clear", 3),
+    ("prefill", 1),
+    ("prefill", 3),
+    ("advance", 1),
+    ("advance", 2),
+    ("advance", 9),
+]
 
 
 class Failing(ReplayDrafter):
@@ -49,16 +57,32 @@ class Failing(ReplayDrafter):
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    return load_target(write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=6), slots=2, context=CONTEXT, dtype="fp32", device=CPU)
+    return load_target(
+        write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=6),
+        slots=2,
+        context=CONTEXT,
+        dtype="fp32",
+        device=CPU,
+    )
 
 
 def requests():
-    return [Request(f"r{n}", tuple(range(5 + n, 12 + 2 * n)), new, ignore_stop=True) for n, new in enumerate((50, 95, 50, 50))]
+    return [
+        Request(f"r{n}", tuple(range(5 + n, 12 + 2 * n)), new, ignore_stop=True)
+        for n, new in enumerate((50, 95, 50, 50))
+    ]
 
 
 def run(target, drafter, reload, policy, layout=None):
     executor = ModelExecutor(
-        target, drafter, slots=2, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU, reload_drafter=reload
+        target,
+        drafter,
+        slots=2,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=Buckets((4, 8)),
+        device=CPU,
+        reload_drafter=reload,
     )
     keyed = Keyed(layout, LayoutCache(8, CpuGraphs(executor.dry_run))) if layout else None
     engine = Engine(executor, slots=2, policy=policy, layout=keyed)
@@ -79,8 +103,12 @@ def test_tokens_stay_exact_and_it_is_told(target, reference, layout, method, at,
     texts = [done.prompt + done.tokens for done in reference.values()]
     sound = {"slots": 2, "context": CONTEXT}
     reload = (lambda: ReplayDrafter(texts, **sound)) if reloads else None
-    finished, engine = run(target, Failing(texts, method=method, at=at, **sound), reload, RotateGrow(), layout)
-    assert {name: done.tokens for name, done in finished.items()} == {name: done.tokens for name, done in reference.items()}
+    finished, engine = run(
+        target, Failing(texts, method=method, at=at, **sound), reload, RotateGrow(), layout
+    )
+    assert {name: done.tokens for name, done in finished.items()} == {
+        name: done.tokens for name, done in reference.items()
+    }
     out, err = capfd.readouterr()
     lines = [line for line in err.splitlines() if line.startswith("ERR ")]
     assert lines == [line for line in out.splitlines() if line.startswith("ERR ")]
@@ -88,7 +116,11 @@ def test_tokens_stay_exact_and_it_is_told(target, reference, layout, method, at,
         plain = {name for name, done in finished.items() if done.speculation_disabled}
         assert plain == {line.split()[2] for line in lines if "goes on plainly" in line}
         for name in plain:  # a request that drafts never ends in three rounds of one row
-            assert [round_.rows for round_ in engine.rounds if round_.request == name][-3:] == [1, 1, 1]
+            assert [round_.rows for round_ in engine.rounds if round_.request == name][-3:] == [
+                1,
+                1,
+                1,
+            ]
         if reloads:  # whoever comes later speculates again
             assert "r3" not in plain
             assert any(round_.accepted for round_ in engine.rounds if round_.request == "r3")
@@ -105,7 +137,9 @@ def test_a_failure_in_a_capture_is_the_captures_alone(target, reference, capfd):
     texts = [done.prompt + done.tokens for done in reference.values()]
     drafter = Failing(texts, method="advance", at=2, slots=2, context=CONTEXT)
     finished, engine = run(target, drafter, lambda: pytest.fail("reloaded"), RotateGrow(), "rows")
-    assert {name: done.tokens for name, done in finished.items()} == {name: done.tokens for name, done in reference.items()}
+    assert {name: done.tokens for name, done in finished.items()} == {
+        name: done.tokens for name, done in reference.items()
+    }
     assert engine.executor.drafting.reloads == 0
     assert engine.layout.stats().failures == 1
     assert "ERR capture of layout" in capfd.readouterr().out

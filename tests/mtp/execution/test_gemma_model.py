@@ -17,9 +17,25 @@ from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from tests.support.gemma_checkpoints import PER_LAYER, write_assistant, write_gemma4
-from tests.support.small import BUCKETS, CONTEXT, CPU, SLOTS, VOCAB, alone, decode, engine, requests, tokens
+from tests.support.small import (
+    BUCKETS,
+    CONTEXT,
+    CPU,
+    SLOTS,
+    VOCAB,
+    alone,
+    decode,
+    engine,
+    requests,
+    tokens,
+)
 
-SMALL = PER_LAYER | {"vocab_size": VOCAB, "vocab_size_per_layer_input": VOCAB, "hidden_size": 32, "intermediate_size": 48}
+SMALL = PER_LAYER | {
+    "vocab_size": VOCAB,
+    "vocab_size_per_layer_input": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +52,9 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[DecoderTarget, GemmaAssistan
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-def test_tokens_equal_plain_decoding_alone_whatever_policy_slots_rows_and_layout_key(folder: Path, dtype: torch.dtype):
+def test_tokens_equal_plain_decoding_alone_whatever_policy_slots_rows_and_layout_key(
+    folder: Path, dtype: torch.dtype
+):
     target, drafter = load(folder, dtype)
     todo = requests(16)
     reference, accepted = alone(target, todo), 0
@@ -57,7 +75,9 @@ def test_a_recorded_pair_replays_as_the_model_runs(folder: Path):
     todo = requests(20)[:3]
     eager, recorded = (engine(target, drafter, RotateGrow(), key=key) for key in (None, "rows"))
     assert tokens(eager, todo) == tokens(recorded, todo)
-    assert [(r.drafted, r.accepted) for r in eager.rounds] == [(r.drafted, r.accepted) for r in recorded.rounds]
+    assert [(r.drafted, r.accepted) for r in eager.rounds] == [
+        (r.drafted, r.accepted) for r in recorded.rounds
+    ]
 
 
 @pytest.mark.parametrize("share", ["tick", "window"])
@@ -73,7 +93,10 @@ def test_a_park_costs_no_acceptance(folder: Path, share: str):
         single = engine(target, drafter, RotateGrow())
         assert decode(single, [request])[request.id].tokens == finished[request.id].tokens
         if share == "tick":  # else it also decodes plainly while the other holds the right
-            rounds = [[(r.drafted, r.accepted) for r in each.rounds if r.request == request.id] for each in (run, single)]
+            rounds = [
+                [(r.drafted, r.accepted) for r in each.rounds if r.request == request.id]
+                for each in (run, single)
+            ]
             assert rounds[0] == rounds[1]
 
 
@@ -87,8 +110,16 @@ def test_tokens_equal_transformers_generate_with_its_assistant_and_without(folde
     expected = {}
     for request in todo:
         ids = torch.tensor([request.prompt])
-        options = {"max_new_tokens": new, "do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
-        both = [model.generate(ids, **options, **with_)[0, ids.shape[1] :].tolist() for with_ in ({}, {"assistant_model": assistant})]
+        options = {
+            "max_new_tokens": new,
+            "do_sample": False,
+            "pad_token_id": 0,
+            "attention_mask": torch.ones_like(ids),
+        }
+        both = [
+            model.generate(ids, **options, **with_)[0, ids.shape[1] :].tolist()
+            for with_ in ({}, {"assistant_model": assistant})
+        ]
         assert both[0] == both[1]
         expected[request.id] = tuple(both[0])
     run = engine(target, drafter, RotateGrow())

@@ -24,7 +24,13 @@ CONTEXT = 160
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    return load_target(write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=4), slots=4, context=CONTEXT, dtype="fp32", device=CPU)
+    return load_target(
+        write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=4),
+        slots=4,
+        context=CONTEXT,
+        dtype="fp32",
+        device=CPU,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +40,38 @@ def reference(target):
 
 def requests(new=40):
     return [
-        Request(f"r{n}", tuple(range(5 + n, 9 + 4 * n)), new + 3 * n, ignore_stop=n != 2, min_new_tokens=9 * (n == 2)) for n in range(5)
+        Request(
+            f"r{n}",
+            tuple(range(5 + n, 9 + 4 * n)),
+            new + 3 * n,
+            ignore_stop=n != 2,
+            min_new_tokens=9 * (n == 2),
+        )
+        for n in range(5)
     ]
 
 
 def run(target, texts, policy, layout, *, plan=None, **options):
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT) if texts else None
-    executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=Buckets((4, 8)), device=CPU)
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=4,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=Buckets((4, 8)),
+        device=CPU,
+    )
     cache = None
     if layout:
         backend = CpuGraphs(executor.dry_run)
-        cache = LayoutCache(backend=FailingGraphs(backend, plan) if plan else backend, **({"capacity": 32} | options))
-    engine = Engine(executor, slots=4, policy=policy, layout=Keyed(layout, cache) if layout else None)
+        cache = LayoutCache(
+            backend=FailingGraphs(backend, plan) if plan else backend,
+            **({"capacity": 32} | options),
+        )
+    engine = Engine(
+        executor, slots=4, policy=policy, layout=Keyed(layout, cache) if layout else None
+    )
     for request in requests():
         engine.submit(request)
     return {done.id: done for done in engine.run()}, cache, engine
@@ -58,7 +84,9 @@ def texts(reference):
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("capacity", [1, 2, 32])
-def test_every_key_and_capacity_gives_the_tokens_of_plain_decoding(target, reference, texts, key, capacity):
+def test_every_key_and_capacity_gives_the_tokens_of_plain_decoding(
+    target, reference, texts, key, capacity
+):
     finished, cache, engine = run(target, texts, RotateGrow(), key, capacity=capacity, capture_on=1)
     for name, done in finished.items():
         assert (done.tokens, done.finish) == (reference[name].tokens, reference[name].finish)
@@ -89,18 +117,26 @@ faults = st.dictionaries(
 
 @settings(max_examples=12, deadline=None)
 @given(faults, st.sampled_from(KEYS), st.integers(1, 4), st.integers(1, 3))
-def test_failed_captures_never_change_a_token(target, reference, texts, plan, key, capacity, capture_on):
-    finished, cache, _ = run(target, texts, RotateGrow(), key, plan=plan, capacity=capacity, capture_on=capture_on)
+def test_failed_captures_never_change_a_token(
+    target, reference, texts, plan, key, capacity, capture_on
+):
+    finished, cache, _ = run(
+        target, texts, RotateGrow(), key, plan=plan, capacity=capacity, capture_on=capture_on
+    )
     for name, done in finished.items():
         assert (done.tokens, done.finish) == (reference[name].tokens, reference[name].finish)
     assert len(cache) <= capacity
 
 
 @pytest.mark.parametrize("call", ["warm", "capture", "instantiate"])
-def test_K03_a_failed_half_leaves_no_memory_and_one_line_on_both_outputs(target, reference, texts, call, capfd):
+def test_K03_a_failed_half_leaves_no_memory_and_one_line_on_both_outputs(
+    target, reference, texts, call, capfd
+):
     plan = {(call, 2): RuntimeError("boom")}  # the second half of the first pair
     finished, cache, _ = run(target, texts, RotateGrow(), "rows", plan=plan)
-    assert {name: done.tokens for name, done in finished.items()} == {name: done.tokens for name, done in reference.items()}
+    assert {name: done.tokens for name, done in finished.items()} == {
+        name: done.tokens for name, done in reference.items()
+    }
     assert cache.stats().failures == 1
     out, err = capfd.readouterr()
     assert out.count("ERR capture of layout") == err.count("ERR capture of layout") == 1
@@ -110,7 +146,9 @@ def test_K03_a_failed_half_leaves_no_memory_and_one_line_on_both_outputs(target,
 def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, reference, layout):
     """Poisoned window buffers change nothing, eager or replayed: only the counts say what is there."""
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT)
-    executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU)
+    executor = ModelExecutor(
+        target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU
+    )
     keyed = Keyed(layout, LayoutCache(4, CpuGraphs(executor.dry_run))) if layout else None
     engine = Engine(executor, slots=4, policy=RotateGrow(), layout=keyed)
     for request in requests():
@@ -121,4 +159,6 @@ def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, refere
             table.fill_(3)
         poison._hidden.fill_(float("nan"))
         poison.results.fill_(-9)
-    assert {done.id: done.tokens for done in engine.finished} == {name: done.tokens for name, done in reference.items()}
+    assert {done.id: done.tokens for done in engine.finished} == {
+        name: done.tokens for name, done in reference.items()
+    }

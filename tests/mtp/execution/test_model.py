@@ -31,12 +31,25 @@ def folder(tmp_path_factory):
 def requests(count=6, new=60, **options):
     generator = torch.Generator().manual_seed(5)
     lengths = [1, 7, 33, 70, 2, 15][:count]
-    prompts = [tuple(torch.randint(3, 320, (length,), generator=generator).tolist()) for length in lengths]
-    return [Request(f"r{n}", prompt, new, **({"ignore_stop": True} | options)) for n, prompt in enumerate(prompts)]
+    prompts = [
+        tuple(torch.randint(3, 320, (length,), generator=generator).tolist()) for length in lengths
+    ]
+    return [
+        Request(f"r{n}", prompt, new, **({"ignore_stop": True} | options))
+        for n, prompt in enumerate(prompts)
+    ]
 
 
 def engine(target, drafter, policy, *, slots, buckets=BUCKETS, **options):
-    executor = ModelExecutor(target, drafter, slots=target.slots, largest_group=4, depth=policy.depth, buckets=buckets, device=CPU)
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=target.slots,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=buckets,
+        device=CPU,
+    )
     return Engine(executor, slots=slots, policy=policy, **({"prefill_chunk": 32} | options))
 
 
@@ -47,7 +60,12 @@ def decode(engine_, requests_):
 
 
 def alone(target, requests_, **options):
-    return {request.id: decode(engine(target, None, StaticK(0), slots=1, **options), [request])[request.id] for request in requests_}
+    return {
+        request.id: decode(engine(target, None, StaticK(0), slots=1, **options), [request])[
+            request.id
+        ]
+        for request in requests_
+    }
 
 
 def replay(target, reference):
@@ -64,11 +82,23 @@ def test_tokens_equal_plain_decoding_alone_whatever_policy_drafter_slots_and_row
     lookup = PromptLookup(slots=target.slots, context=CONTEXT, device=CPU)
     mtp = load_qwen_mtp(folder, target, buckets=BUCKETS)
     for name, drafter in (("mtp", mtp), ("lookup", lookup), ("replay", replay(target, reference))):
-        for policy, slots, rows in ((RotateGrow(), 5, 8), (RotateGrow(), 2, 5), (StaticK(3), 3, 8), (StaticK(1), 5, 8), (StaticK(0), 4, 8)):
+        for policy, slots, rows in (
+            (RotateGrow(), 5, 8),
+            (RotateGrow(), 2, 5),
+            (StaticK(3), 3, 8),
+            (StaticK(1), 5, 8),
+            (StaticK(0), 4, 8),
+        ):
             run = engine(target, drafter, policy, slots=slots, rows=rows)
             finished = decode(run, todo)
             for request in todo:
-                assert finished[request.id].tokens == reference[request.id].tokens, (name, policy, slots, rows, request.id)
+                assert finished[request.id].tokens == reference[request.id].tokens, (
+                    name,
+                    policy,
+                    slots,
+                    rows,
+                    request.id,
+                )
             accepted += sum(round_.accepted for round_ in run.rounds)
     assert accepted > 100  # the comparison is empty where nothing is ever accepted
 
@@ -81,7 +111,11 @@ def test_tokens_equal_transformers_generate_over_200_tokens_alone_and_in_company
     for request in todo:
         with torch.inference_mode():
             out = oracle.generate(
-                torch.tensor([request.prompt]), max_new_tokens=200, min_new_tokens=200, do_sample=False, eos_token_id=None
+                torch.tensor([request.prompt]),
+                max_new_tokens=200,
+                min_new_tokens=200,
+                do_sample=False,
+                eos_token_id=None,
             )
         expected[request.id] = tuple(out[0, len(request.prompt) :].tolist())
     reference = alone(target, todo)
@@ -96,14 +130,19 @@ def test_stop_ids_limits_and_minimum_hold_in_speculative_windows(folder):
     free = alone(target, requests(6, 40))
     stops = {name: frozenset(done.tokens[5:7]) for name, done in free.items()}
     todo = [
-        dataclasses.replace(request, stop_ids=stops[request.id], ignore_stop=False, min_new_tokens=n * 3)
+        dataclasses.replace(
+            request, stop_ids=stops[request.id], ignore_stop=False, min_new_tokens=n * 3
+        )
         for n, request in enumerate(requests(6, 40))
     ]
     reference = alone(target, todo)
     finished = decode(engine(target, replay(target, free), RotateGrow(), slots=4), todo)
     for request in todo:
         done = finished[request.id]
-        assert (done.tokens, done.finish) == (reference[request.id].tokens, reference[request.id].finish)
+        assert (done.tokens, done.finish) == (
+            reference[request.id].tokens,
+            reference[request.id].finish,
+        )
         assert len(done.tokens) >= min(request.min_new_tokens, 80 - len(request.prompt))
         early = done.tokens[: request.min_new_tokens]
         assert not set(early) & request.stop_ids
@@ -118,7 +157,9 @@ def test_P07_a_reused_slot_drafts_and_decodes_as_a_fresh_engine_does(folder):
     def rounds_of_second(before):
         run = engine(target, drafter, RotateGrow(), slots=1)
         finished = decode(run, [*before, second])
-        rounds = [(round_.rows, round_.accepted) for round_ in run.rounds if round_.request == second.id]
+        rounds = [
+            (round_.rows, round_.accepted) for round_ in run.rounds if round_.request == second.id
+        ]
         return rounds, finished[second.id].tokens
 
     assert rounds_of_second([first]) == rounds_of_second([])
@@ -156,7 +197,9 @@ def test_a_non_finite_row_ends_its_own_slot_with_a_named_error(folder, capfd):
     assert bad.tokens == reference["r1"].tokens[: len(bad.tokens)]
     for name in ("r0", "r2"):
         assert finished[name].tokens == reference[name].tokens
-    assert sum(line.startswith("ERR request r1") for line in capfd.readouterr().out.splitlines()) == 1
+    assert (
+        sum(line.startswith("ERR request r1") for line in capfd.readouterr().out.splitlines()) == 1
+    )
 
 
 def test_more_stop_ids_than_there_is_room_for_are_refused(folder):
@@ -178,8 +221,14 @@ def test_the_host_reads_the_drafts_that_the_device_holds(folder):
         results = read(groups, depth)
         for group, outcome in zip(groups, results, strict=True):
             slot, accepted = outcome.slot, outcome.committed.accepted
-            assert list(outcome.drafts) == run.executor.buffers.drafts[slot, : outcome.held].tolist()
-            assert len(outcome.confidence) == outcome.held == (0 if outcome.committed.finish else depth)
+            assert (
+                list(outcome.drafts) == run.executor.buffers.drafts[slot, : outcome.held].tolist()
+            )
+            assert (
+                len(outcome.confidence)
+                == outcome.held
+                == (0 if outcome.committed.finish else depth)
+            )
             if group.rows > 1:  # what was accepted had been held
                 assert outcome.committed.tokens[:accepted] == held[slot][:accepted]
                 met += accepted

@@ -49,8 +49,15 @@ Texts = Mapping[str, Finished]
 class Helped:
     """A drafter that works as ever; its drafts are noted by request and position, then replaced by what is right in four of five."""
 
-    def __init__(self, inner: Drafter, slots: int, context: int, noted: dict[tuple[str, int], list[int]]) -> None:
-        self.inner, self.context, self.max_depth, self.noted = inner, inner.context, inner.max_depth, noted
+    def __init__(
+        self, inner: Drafter, slots: int, context: int, noted: dict[tuple[str, int], list[int]]
+    ) -> None:
+        self.inner, self.context, self.max_depth, self.noted = (
+            inner,
+            inner.context,
+            inner.max_depth,
+            noted,
+        )
         self.table = torch.zeros(slots, context + 60, dtype=torch.int32)
         self.names: dict[int, str] = {}
         self.recorded = True  # then the host may not look
@@ -70,7 +77,9 @@ class Helped:
         wrong = torch.rand(len(text), generator=torch.Generator().manual_seed(slot)) < 0.2
         self.table[slot, : len(text)] = torch.where(wrong, (right + 1) % VOCAB, right)
 
-    def advance(self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int) -> Drafted:
+    def advance(
+        self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
+    ) -> Drafted:
         drafted = self.inner.advance(window, kept, picks, hidden, depth)
         last = (window.starts[:-1] + kept - 1).clamp(0, len(window.ids) - 1)
         position = window.positions[last].long()
@@ -79,7 +88,9 @@ class Helped:
                 mine = drafted.tokens[slot].tolist()
                 before = self.noted.setdefault((self.names[slot], int(position[slot])), mine)
                 both = min(len(before), len(mine))
-                if before[:both] != mine[:both]:  # told later: the executor goes on without a drafter that raises
+                if (
+                    before[:both] != mine[:both]
+                ):  # told later: the executor goes on without a drafter that raises
                     self.differing.append((self.names[slot], int(position[slot])))
         ahead = (position[:, None] + 2 + torch.arange(depth)).clamp(max=self.table.shape[1] - 1)
         return drafted._replace(tokens=self.table.gather(1, ahead))
@@ -91,11 +102,22 @@ class Executor(ModelExecutor):
     def admit(self, slot: int, request: Request) -> None:
         super().admit(slot, request)
         if isinstance(self.drafting.drafter, Helped):
-            self.drafting.drafter.seat(slot, request.id, request.prompt + self.texts[request.id].tokens)
+            self.drafting.drafter.seat(
+                slot, request.id, request.prompt + self.texts[request.id].tokens
+            )
 
 
 def draw(rng: random.Random, context: int) -> list[Request]:
-    lengths = (1, 2, rng.randint(1, context - 1), context - 1, context - 30, context - 12, min(64, context - 1), min(65, context - 1))
+    lengths = (
+        1,
+        2,
+        rng.randint(1, context - 1),
+        context - 1,
+        context - 30,
+        context - 12,
+        min(64, context - 1),
+        min(65, context - 1),
+    )
     return [
         Request(
             f"r{i}",
@@ -116,8 +138,17 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
     rng = random.Random(f"{family} {seed}")
     write, config = FAMILIES[family]
     write(tmp_path / "target", seed=seed, **(config | {"vocab_size": VOCAB}))
-    context, slots, chunk = rng.choice([31, 70, 140]), rng.randint(3, 5), rng.choice([1, 3, 7, 64, 256])
-    target = load_target(tmp_path / "target", slots=slots, context=context, dtype=rng.choice([torch.float32, torch.bfloat16]))
+    context, slots, chunk = (
+        rng.choice([31, 70, 140]),
+        rng.randint(3, 5),
+        rng.choice([1, 3, 7, 64, 256]),
+    )
+    target = load_target(
+        tmp_path / "target",
+        slots=slots,
+        context=context,
+        dtype=rng.choice([torch.float32, torch.bfloat16]),
+    )
     own: Drafter
     if "gemma" in family:
         gemma.write_assistant(tmp_path / "assistant", tmp_path / "target")
@@ -130,15 +161,37 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
     for turn in range(4):
         policy = rng.choice(policies) if turn else StaticK(0)
         key = rng.choice(["rows", "sorted", "slots"]) if turn == 3 else None
-        grants = Rotate(budget=rng.choice([1, 2, 5]), share=rng.choice(["tick", "window"])) if turn and rng.random() < 0.4 else None
+        grants = (
+            Rotate(budget=rng.choice([1, 2, 5]), share=rng.choice(["tick", "window"]))
+            if turn and rng.random() < 0.4
+            else None
+        )
         helped = Helped(own, slots, context, noted)
         helped.recorded = key is not None
         rows = rng.choice([4, 5, 8])
         drafter = helped if turn else None
-        executor = Executor(target, drafter, slots=slots, rows=rows, largest_group=8, depth=policy.depth, buckets=BUCKETS, device=CPU)
+        executor = Executor(
+            target,
+            drafter,
+            slots=slots,
+            rows=rows,
+            largest_group=8,
+            depth=policy.depth,
+            buckets=BUCKETS,
+            device=CPU,
+        )
         executor.texts = texts
-        layout = Keyed(key, LayoutCache(rng.choice([1, 2, 32]), CpuGraphs(executor.dry_run))) if key else None
-        options: dict[str, Any] = {"rows": rows, "grants": grants, "layout": layout, "prefill_chunk": chunk}
+        layout = (
+            Keyed(key, LayoutCache(rng.choice([1, 2, 32]), CpuGraphs(executor.dry_run)))
+            if key
+            else None
+        )
+        options: dict[str, Any] = {
+            "rows": rows,
+            "grants": grants,
+            "layout": layout,
+            "prefill_chunk": chunk,
+        }
         engine = Engine(executor, slots=slots if turn else 1, policy=policy, **options)
         for request in todo:
             engine.submit(request)
@@ -155,5 +208,11 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
             if done.finish == "cancelled":
                 assert done.tokens == alone.tokens[: len(done.tokens)]
             else:
-                assert (done.tokens, done.finish, done.error) == (alone.tokens, alone.finish, None), (turn, policy, key, grants)
-    assert accepted or all(len(done.tokens) < 5 for done in texts.values())  # else nothing was compared
+                assert (done.tokens, done.finish, done.error) == (
+                    alone.tokens,
+                    alone.finish,
+                    None,
+                ), (turn, policy, key, grants)
+    assert accepted or all(
+        len(done.tokens) < 5 for done in texts.values()
+    )  # else nothing was compared

@@ -27,14 +27,25 @@ SIZES = (1, 2, 3, 4)
 DRAFTERS = {
     "mtp": lambda target: load_qwen_mtp(TINY, target, buckets=BUCKETS),
     "lookup": lambda target: load_prompt_lookup(target, buckets=BUCKETS),
-    "short": lambda target: load_qwen_mtp(TINY, target, buckets=BUCKETS, context=42),  # holds fewer drafts near its end
+    "short": lambda target: load_qwen_mtp(
+        TINY, target, buckets=BUCKETS, context=42
+    ),  # holds fewer drafts near its end
 }
 POLICIES = [RotateGrow(), *(StaticK(k, SIZES) for k in range(4))]
 GRANTS: list[Rotate | None] = [
     None,
-    *(Rotate(budget=3, share=share, holders=holders) for share in ("tick", "window") for holders in (1, 2)),
+    *(
+        Rotate(budget=3, share=share, holders=holders)
+        for share in ("tick", "window")
+        for holders in (1, 2)
+    ),
 ]
-CASES = [(drafter, policy, grants) for drafter in ("mtp", "lookup") for policy in POLICIES for grants in GRANTS]
+CASES = [
+    (drafter, policy, grants)
+    for drafter in ("mtp", "lookup")
+    for policy in POLICIES
+    for grants in GRANTS
+]
 CASES += [("short", RotateGrow(), None), ("short", StaticK(3, SIZES), GRANTS[-1])]
 
 
@@ -52,11 +63,19 @@ class Witness:
 
 def job(name, seed, *, prompt=32, new=24, **options):
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4  # text that repeats itself is accepted well
+    ids = (
+        torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
+    )  # text that repeats itself is accepted well
     return Request(name, tuple(ids), new, **options)
 
 
-REQUESTS = [job("A", 1), job("B", 2, prompt=8, new=18, priority=2), job("C", 3, new=13), job("D", 4, prompt=24), job("E", 5, new=1)]
+REQUESTS = [
+    job("A", 1),
+    job("B", 2, prompt=8, new=18, priority=2),
+    job("C", 3, new=13),
+    job("D", 4, prompt=24),
+    job("E", 5, new=1),
+]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +95,15 @@ def engine_on(executor, policy, grants, requests):
 
 
 def on_model(target, drafter, policy, grants, requests):
-    executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+    executor = ModelExecutor(
+        target,
+        drafter,
+        slots=SLOTS,
+        largest_group=4,
+        depth=policy.depth,
+        buckets=BUCKETS,
+        device=CPU,
+    )
     return engine_on(executor, policy, grants, requests)
 
 
@@ -88,8 +115,12 @@ def recorded(target, tmp_path_factory):
     def of(name):
         drafter = DRAFTERS[name](target)
         free = on_model(target, drafter, Record(), None, REQUESTS).learning.tapes()
-        stops = {name: frozenset({free[name].tokens[place]}) for name, place in (("A", 14), ("D", 8))}
-        requests = [dataclasses.replace(one, stop_ids=stops.get(one.id, frozenset())) for one in REQUESTS]
+        stops = {
+            name: frozenset({free[name].tokens[place]}) for name, place in (("A", 14), ("D", 8))
+        }
+        requests = [
+            dataclasses.replace(one, stop_ids=stops.get(one.id, frozenset())) for one in REQUESTS
+        ]
         engine = on_model(target, drafter, Record(), None, requests)
         path = tmp_path_factory.mktemp("tape") / "tape.parquet"
         write_tapes(path, engine.learning.tapes())
@@ -101,15 +132,28 @@ def recorded(target, tmp_path_factory):
 def case_name(value):
     if isinstance(value, Rotate):
         return f"{value.share}-{value.holders}"
-    return value if isinstance(value, str) else "off" if value is None else f"{type(value).__name__}-{value.depth}"
+    return (
+        value
+        if isinstance(value, str)
+        else "off"
+        if value is None
+        else f"{type(value).__name__}-{value.depth}"
+    )
 
 
 @pytest.mark.parametrize(("drafter", "policy", "grants"), CASES, ids=case_name)
 def test_windows_on_a_tape_are_those_of_the_model(target, recorded, drafter, policy, grants):
     drafter, requests, tapes = recorded(drafter)
     real = on_model(target, drafter, Witness(policy), grants, requests)
-    replayed = engine_on(TapeExecutor(tapes, limits=target.limits, buckets=BUCKETS), Witness(policy), grants, requests)
-    assert replayed.policy.log == real.policy.log  # views: held drafts and confidence, position, caps, skips; plans
+    replayed = engine_on(
+        TapeExecutor(tapes, limits=target.limits, buckets=BUCKETS),
+        Witness(policy),
+        grants,
+        requests,
+    )
+    assert (
+        replayed.policy.log == real.policy.log
+    )  # views: held drafts and confidence, position, caps, skips; plans
     assert rounds_of(replayed) == rounds_of(real)
     assert [(step.kind, step.rows, step.padded, step.speculative) for step in replayed.steps] == [
         (step.kind, step.rows, step.padded, step.speculative) for step in real.steps
@@ -130,7 +174,9 @@ def test_the_comparison_is_not_empty(target, recorded, drafter):
     matches = [n for tape in tapes.values() for n in tape.matches]
     assert max(matches) >= 3
     assert min(matches) == 0
-    engine = engine_on(TapeExecutor(tapes, limits=target.limits), Witness(RotateGrow()), None, requests)
+    engine = engine_on(
+        TapeExecutor(tapes, limits=target.limits), Witness(RotateGrow()), None, requests
+    )
     assert {done.finish for done in engine.finished} == {"stop", "length"}
     assert sum(one.accepted for one in engine.rounds) > 5
     held = {view.held for views, _ in engine.policy.log for view in views}

@@ -22,7 +22,9 @@ COST = LinearCost(base=1.0, row=0.1, slot=0.01, draft=0.001, prompt_token=0.5, c
 
 def one_window(*, sizes=(), policy=None):
     request = Request("a", (1, 2, 3), 9, ignore_stop=True)
-    executor = TapeExecutor({"a": Tape((5,) * 9, (3,) * 9)}, limits=LIMITS, cost=COST, buckets=Buckets(sizes))
+    executor = TapeExecutor(
+        {"a": Tape((5,) * 9, (3,) * 9)}, limits=LIMITS, cost=COST, buckets=Buckets(sizes)
+    )
     engine = Engine(executor, slots=1, policy=policy or RotateGrow())
     engine.submit(request)
     engine.step()
@@ -36,7 +38,9 @@ def test_a_window_costs_its_rows_slots_depth_and_context_and_the_padding_too():
     for engine, rows, padding in ((tight, 4, 0), (padded, 8, 4)):
         step = engine.steps[1]
         assert (step.rows, step.padded) == (4, padding)
-        assert step.end_s - step.start_s == pytest.approx(1 + rows * 0.1 + 0.01 + 3 * 0.001 + 3 * 0.0001)  # the anchor is at 3
+        assert step.end_s - step.start_s == pytest.approx(
+            1 + rows * 0.1 + 0.01 + 3 * 0.001 + 3 * 0.0001
+        )  # the anchor is at 3
         assert step.phases.commit == pytest.approx(0.003)
     plain = one_window(policy=StaticK(0)).steps[1]
     assert plain.end_s - plain.start_s == pytest.approx(1.1103)
@@ -59,7 +63,9 @@ class Recorder(TapeExecutor):
 def test_a_slot_holds_what_the_tape_has_and_its_drafts_match_as_the_tape_says(depth):
     tape = Tape.drawn(Synthesis("prose"), 40, seed=1)
     short = Tape(
-        tape.tokens, tuple(min(n, i % 4) for i, n in enumerate(tape.matches)), tuple(c[: i % 4] for i, c in enumerate(tape.confidence))
+        tape.tokens,
+        tuple(min(n, i % 4) for i, n in enumerate(tape.matches)),
+        tuple(c[: i % 4] for i, c in enumerate(tape.confidence)),
     )
     for one in (tape, short):
         executor = Recorder({"a": one}, limits=Limits(32_000, 500, frozenset()))
@@ -75,12 +81,16 @@ def test_a_slot_holds_what_the_tape_has_and_its_drafts_match_as_the_tape_says(de
                 continue
             assert outcome.held == len(outcome.drafts) == min(depth, len(one.confidence[at]))
             assert outcome.confidence == one.confidence[at][: outcome.held]
-            assert leading(outcome.drafts, one.tokens[emitted:]) == min(one.matches[at], outcome.held)
+            assert leading(outcome.drafts, one.tokens[emitted:]) == min(
+                one.matches[at], outcome.held
+            )
         assert emitted == 40
 
 
 def test_a_tape_that_is_too_short_ends_its_request_with_an_error(capfd):
-    engine = engine_of({Request("a", (1,), 20, ignore_stop=True): random_tape(0, length=9)}, RotateGrow(), slots=1)
+    engine = engine_of(
+        {Request("a", (1,), 20, ignore_stop=True): random_tape(0, length=9)}, RotateGrow(), slots=1
+    )
     (done,) = engine.run()
     assert done.finish == "error"
     assert "its tape ends after 9 tokens" in done.error
@@ -91,7 +101,12 @@ def test_a_tape_that_is_too_short_ends_its_request_with_an_error(capfd):
 def synthetic_engine(slots, requests, *, new, rows=8, arrival_s=lambda n: 0.0):
     synthesis = Synthesis("mixed")
     tapes = {f"r{n}": Tape.drawn(synthesis, new, n % 50) for n in range(requests)}
-    engine = Engine(TapeExecutor(tapes, limits=Limits(32_000, 4096, frozenset())), slots=slots, rows=rows, policy=RotateGrow())
+    engine = Engine(
+        TapeExecutor(tapes, limits=Limits(32_000, 4096, frozenset())),
+        slots=slots,
+        rows=rows,
+        policy=RotateGrow(),
+    )
     for n in range(requests):
         engine.submit(Request(f"r{n}", (1, 2, 3), new, arrival_s=arrival_s(n)))
     return engine
@@ -109,7 +124,10 @@ def test_thousands_of_requests_and_of_slots(slots, requests):
 def per_window(slots, windows, requests):
     """Seconds of a window once all slots decode, the best of three."""
     engine = synthetic_engine(slots, requests, new=400)
-    while not all(not stream.prefilling for stream in engine.streams.values()) or len(engine.streams) < slots:
+    while (
+        not all(not stream.prefilling for stream in engine.streams.values())
+        or len(engine.streams) < slots
+    ):
         engine.step()
     times = []
     for _ in range(3):

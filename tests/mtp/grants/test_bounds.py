@@ -13,7 +13,9 @@ SIZES = [(backlog, skip_cap) for backlog in (1, 2, 3) for skip_cap in (1, 2, 3, 
 
 
 def search(backlog, skip_cap, budget, priorities, cancels):
-    return Adversary(backlog=backlog, skip_cap=skip_cap, budget=budget, priorities=priorities, cancels=cancels).search()
+    return Adversary(
+        backlog=backlog, skip_cap=skip_cap, budget=budget, priorities=priorities, cancels=cancels
+    ).search()
 
 
 def meets_the_bounds(worst, backlog, skip_cap, budget):
@@ -25,8 +27,12 @@ def meets_the_bounds(worst, backlog, skip_cap, budget):
 @pytest.mark.parametrize(("budget", "cancels"), [(1, False), (1, True), (2, False)])
 @pytest.mark.parametrize("priorities", [2, 3])
 @pytest.mark.parametrize(("backlog", "skip_cap"), SIZES)
-def test_skips_gaps_and_first_tokens_never_exceed_their_bounds_and_reach_them(backlog, skip_cap, priorities, budget, cancels):
-    meets_the_bounds(search(backlog, skip_cap, budget, priorities, cancels), backlog, skip_cap, budget)
+def test_skips_gaps_and_first_tokens_never_exceed_their_bounds_and_reach_them(
+    backlog, skip_cap, priorities, budget, cancels
+):
+    meets_the_bounds(
+        search(backlog, skip_cap, budget, priorities, cancels), backlog, skip_cap, budget
+    )
 
 
 @pytest.mark.slow

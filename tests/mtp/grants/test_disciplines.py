@@ -14,7 +14,11 @@ from mtp.request import Request
 
 def ring_of(*entries):
     return [
-        Entry(Request(f"{n}", (0,), options.pop("max_new", 9), priority=options.pop("priority", 1)), 0, **options)
+        Entry(
+            Request(f"{n}", (0,), options.pop("max_new", 9), priority=options.pop("priority", 1)),
+            0,
+            **options,
+        )
         for n, options in enumerate(entries)
     ]
 
@@ -54,11 +58,16 @@ def test_strict_passes_the_lowest_over_for_ever_and_rotate_does_not():
 
 
 def test_strict_is_first_come_first_served_within_a_priority():
-    assert Strict().pick(ring_of({"priority": 1}, {"priority": 3, "skips": 9}, {"priority": 3})) == 1
+    assert (
+        Strict().pick(ring_of({"priority": 1}, {"priority": 3, "skips": 9}, {"priority": 3})) == 1
+    )
 
 
 def test_drr_gives_equal_tokens_where_rounds_do_not():
-    by_rounds, by_tokens = served(Fifo(budget=4), [1, 4, 2], 3000), served(Drr(budget=8), [1, 4, 2], 3000)
+    by_rounds, by_tokens = (
+        served(Fifo(budget=4), [1, 4, 2], 3000),
+        served(Drr(budget=8), [1, 4, 2], 3000),
+    )
     assert tokens(by_rounds, "1") > 3.5 * tokens(by_rounds, "0")
     shares = [tokens(by_tokens, name) for name in "012"]
     assert max(shares) - min(shares) <= 2 * (8 + 4)
@@ -73,7 +82,11 @@ def test_drr_a_turn_is_shorter_by_what_the_last_one_used_too_much():
     (entry,) = ring_of({"overdrawn": 3})
     assert [Drr().allowance(entry, budget) for budget in (16, 8, 3, 0)] == [13, 5, 1, 0]
     ring = served(Drr(budget=8), [3, 1], 40)
-    assert [grant.tokens for grant in ring.log if grant.request == "0"][1:4] == [9, 6, 9]  # allowed 8 - 1, 8 - 2, 8
+    assert [grant.tokens for grant in ring.log if grant.request == "0"][1:4] == [
+        9,
+        6,
+        9,
+    ]  # allowed 8 - 1, 8 - 2, 8
 
 
 def test_drr_charges_nothing_for_rounds_that_nobody_waited_for():
@@ -101,7 +114,9 @@ def test_vtc_a_newcomer_begins_at_the_lowest_counter_present():
 
 
 def test_srpt_takes_the_shortest_remaining():
-    assert Srpt().pick(ring_of({"max_new": 90}, {"max_new": 100, "served": 95}, {"max_new": 10})) == 1
+    assert (
+        Srpt().pick(ring_of({"max_new": 90}, {"max_new": 100, "served": 95}, {"max_new": 10})) == 1
+    )
     ring = served(Srpt(budget=2), [1, 1, 1], 36, lengths=[20, 12, 4])
     assert [grant.request for grant in ring.log if grant.request != "0"] == ["2", "2", *["1"] * 6]
 

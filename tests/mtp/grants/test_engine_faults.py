@@ -61,7 +61,9 @@ def test_a_cancelled_parked_request_decodes_no_further_even_where_parked_ones_do
     while not any(entry.parked for entry in engine.grants.ring):
         engine.step()
     (parked,) = (entry.request.id for entry in engine.grants.ring if entry.parked)
-    got = next(tuple(stream.tokens) for stream in engine.streams.values() if stream.request.id == parked)
+    got = next(
+        tuple(stream.tokens) for stream in engine.streams.values() if stream.request.id == parked
+    )
     engine.cancel(parked)
     finished = {done.id: done for done in engine.run()}
     assert (finished[parked].tokens, finished[parked].finish) == (got, "cancelled")
@@ -91,7 +93,9 @@ def test_S04_a_request_whose_admission_raises_ends_once_and_the_next_are_served(
         def declines(self, request):
             return request.id == "b"
 
-    requests = {Request(name, (1,), 5, ignore_stop=True): random_tape(n) for n, name in enumerate("abc")}
+    requests = {
+        Request(name, (1,), 5, ignore_stop=True): random_tape(n) for n, name in enumerate("abc")
+    }
     executor = Refusing({request.id: tape for request, tape in requests.items()}, limits=LIMITS)
     engine = Engine(executor, slots=3, policy=Declining(0), grants=TICK)
     for request in requests:
@@ -127,6 +131,11 @@ def test_S06_a_failed_holder_ends_once_and_the_ring_goes_on():
     engine.executor.__class__ = Failing
     finished = {done.id: done for done in engine.run()}
     assert len(engine.finished) == 4
-    assert {name: finished[name].finish for name in "abcd"} == {"a": "error", "b": "length", "c": "length", "d": "length"}
+    assert {name: finished[name].finish for name in "abcd"} == {
+        "a": "error",
+        "b": "length",
+        "c": "length",
+        "d": "length",
+    }
     assert len(finished["a"].tokens) == 3
     assert sorted(engine.free) == list(range(8))

@@ -33,22 +33,38 @@ def disciplines(draw):
 
 
 @settings(max_examples=300, deadline=None)
-@given(workloads(), disciplines(), st.sampled_from([RotateGrow(), StaticK(1), StaticK(0)]), st.integers(0, 3), st.sampled_from([3, 16]))
-def test_tokens_equal_plain_decoding_under_every_discipline(requests, grants, policy, more_slots, chunk):
+@given(
+    workloads(),
+    disciplines(),
+    st.sampled_from([RotateGrow(), StaticK(1), StaticK(0)]),
+    st.integers(0, 3),
+    st.sampled_from([3, 16]),
+)
+def test_tokens_equal_plain_decoding_under_every_discipline(
+    requests, grants, policy, more_slots, chunk
+):
     slots = grants.holders + grants.backlog + more_slots
     engine = engine_of(requests, policy, slots=slots, grants=grants, prefill_chunk=chunk)
     finished = {done.id: done for done in engine.run()}
     assert len(engine.finished) == len(requests)
     for request, tape in requests.items():
-        assert (list(finished[request.id].tokens), finished[request.id].finish) == expected(request, tape)
-    assert (sorted(engine.free), engine.grants.ring, engine.grants.holding) == (list(range(slots)), [], {})
+        assert (list(finished[request.id].tokens), finished[request.id].finish) == expected(
+            request, tape
+        )
+    assert (sorted(engine.free), engine.grants.ring, engine.grants.holding) == (
+        list(range(slots)),
+        [],
+        {},
+    )
 
 
 def test_a_waiter_has_no_slot_until_its_first_round_and_one_is_kept_for_it():
     engine = load(9, 9, 9, 9, 9, slots=4, grants=Rotate(budget=3, share="tick"))
     steps(engine, 2)
     assert states(engine) == {"holding": ["a"], "ring": ["b", "c"], "live": ["a", "d"]}
-    assert [request.id for request in engine.waiting] == ["e"]  # the last two slots are kept for b and c
+    assert [request.id for request in engine.waiting] == [
+        "e"
+    ]  # the last two slots are kept for b and c
     assert len(engine.free) == 2
     engine.run()
     assert grants(engine).startswith("a3 b3 c3")
@@ -86,7 +102,11 @@ def test_ring_and_live_sessions_peak_at_backlog_plus_1(backlog):
 def test_the_first_round_counts_as_round_1_and_a_promoted_one_runs_in_the_promotions_step():
     engine = load(8, 8, grants=Rotate(budget=3, share="tick"))
     steps(engine, 3)
-    assert states(engine) == {"holding": [], "ring": ["b", "a"], "live": ["a"]}  # parked: prefill and two windows were its three
+    assert states(engine) == {
+        "holding": [],
+        "ring": ["b", "a"],
+        "live": ["a"],
+    }  # parked: prefill and two windows were its three
     engine.step()
     assert states(engine)["holding"] == ["b"]
     assert [len(stream.tokens) for stream in engine.streams.values()] == [3, 1]
@@ -120,7 +140,9 @@ def test_the_budget_is_read_once_per_grant():
 
 @pytest.mark.parametrize(("unit", "budget"), [("tokens", 6), ("ms", 100)])
 def test_budgets_in_tokens_and_milliseconds(unit, budget):
-    engine = load(30, 30, policy=RotateGrow(), grants=Rotate(budget=budget, unit=unit, share="tick"))
+    engine = load(
+        30, 30, policy=RotateGrow(), grants=Rotate(budget=budget, unit=unit, share="tick")
+    )
     spent = {}
     seen = 0
     engine.step()
@@ -173,5 +195,12 @@ def test_an_uncontended_round_is_measured():
     """Far below a thousandth of any window; the limit leaves room for a busy machine."""
     engine = load(50)
     engine.step()
-    best = min(timeit.repeat(lambda: engine.grants.round("a", 1, 0.0, over=False), number=2000, repeat=7)) / 2000
+    best = (
+        min(
+            timeit.repeat(
+                lambda: engine.grants.round("a", 1, 0.0, over=False), number=2000, repeat=7
+            )
+        )
+        / 2000
+    )
     assert best < 10e-6

@@ -48,8 +48,17 @@ class GrantsMachine(RuleBasedStateMachine):
         self.slots = holders + backlog + more_slots
         self.drafter = Drafter()
         self.executor = Faulty({}, limits=LIMITS, drafter=self.drafter, reload_drafter=Drafter)
-        grants = discipline(budget=budget, skip_cap=skip_cap, backlog=backlog, holders=holders, share=share, parked=parked)
-        self.engine = Engine(self.executor, slots=self.slots, policy=Policy(), grants=grants, prefill_chunk=3)
+        grants = discipline(
+            budget=budget,
+            skip_cap=skip_cap,
+            backlog=backlog,
+            holders=holders,
+            share=share,
+            parked=parked,
+        )
+        self.engine = Engine(
+            self.executor, slots=self.slots, policy=Policy(), grants=grants, prefill_chunk=3
+        )
         self.requests = {}
         self.cancelled = set()
 
@@ -71,20 +80,27 @@ class GrantsMachine(RuleBasedStateMachine):
     @rule(times=st.integers(1, 4))
     def step(self, times):
         for _ in range(times):
-            emitted = {stream.request.id: len(stream.tokens) for stream in self.engine.streams.values()}
+            emitted = {
+                stream.request.id: len(stream.tokens) for stream in self.engine.streams.values()
+            }
             actions = len(self.engine.steps)
             self.engine.step()
             assert len(self.engine.steps) <= actions + 1
             marked = [entry.request.id for entry in self.engine.grants.ring if entry.cancelled]
             for stream in self.engine.streams.values():
-                assert stream.request.id not in marked or len(stream.tokens) == emitted[stream.request.id]
+                assert (
+                    stream.request.id not in marked
+                    or len(stream.tokens) == emitted[stream.request.id]
+                )
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def cancel(self, data):
         """Of anyone; rather of an entry of the ring, where there is one."""
         ring = [entry.request.id for entry in self.engine.grants.ring]
-        name = data.draw(st.sampled_from(sorted(self.requests) if not ring or data.draw(st.booleans()) else ring))
+        name = data.draw(
+            st.sampled_from(sorted(self.requests) if not ring or data.draw(st.booleans()) else ring)
+        )
         finished = len(self.engine.finished)
         if name not in {done.id for done in self.engine.finished}:
             self.cancelled.add(name)
@@ -123,7 +139,9 @@ class GrantsMachine(RuleBasedStateMachine):
         assert parked | holding <= set(live)
         assert not parked & holding
         assert len(parked) + len(waiting) == len(engine.grants.ring)
-        assert not (parked | holding) & {stream.request.id for stream in engine.streams.values() if stream.speculation_disabled}
+        assert not (parked | holding) & {
+            stream.request.id for stream in engine.streams.values() if stream.speculation_disabled
+        }
 
     @invariant()
     def slots_are_all_there(self):
@@ -157,9 +175,16 @@ class GrantsMachine(RuleBasedStateMachine):
 
 
 TestGrantsMachine = GrantsMachine.TestCase
-TestGrantsMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+TestGrantsMachine.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.slow
 class TestGrantsMachineLong(GrantsMachine.TestCase):
-    settings = settings(max_examples=3000, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck))
+    settings = settings(
+        max_examples=3000,
+        stateful_step_count=80,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )

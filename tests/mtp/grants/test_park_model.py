@@ -47,18 +47,25 @@ def plain(target):
 
 def job(name, seed, *, prompt=40, new=40):
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4  # text that repeats itself is accepted well
+    ids = (
+        torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
+    )  # text that repeats itself is accepted well
     return Request(name, tuple(ids), new, arrival_s=0.0 if name == "A" else 1e-6, ignore_stop=True)
 
 
 def run(target, drafter, requests, grants, policy=None):
     policy = policy or RotateGrow()
-    executor = ModelExecutor(target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU)
+    executor = ModelExecutor(
+        target, drafter, slots=4, largest_group=4, depth=policy.depth, buckets=BUCKETS, device=CPU
+    )
     engine = Engine(executor, slots=4, policy=policy, grants=grants, prefill_chunk=16)
     for request in requests:
         engine.submit(request)
     finished = {done.id: done for done in engine.run()}
-    rounds = {name: [(r.drafted, r.accepted, r.committed) for r in engine.rounds if r.request == name] for name in finished}
+    rounds = {
+        name: [(r.drafted, r.accepted, r.committed) for r in engine.rounds if r.request == name]
+        for name in finished
+    }
     return engine, finished, rounds
 
 
@@ -91,8 +98,13 @@ def test_a_park_costs_no_acceptance_in_company_of_plain_requests(target, plain):
 def test_P07_a_waiter_in_the_slot_of_an_ended_holder_starts_as_on_a_fresh_engine(target):
     """The holder ends at n = 20 holding drafts; the next step gives its slot to a waiter with a prompt of 3 tokens."""
     drafter = DRAFTERS["mtp"](target)
-    first, second = job("A", 5, prompt=12, new=9), Request("B", (300, 301, 302), 20, arrival_s=1e-6, ignore_stop=True)
-    engine, finished, rounds = run(target, drafter, [first, second], Rotate(budget=99, share="tick"))
+    first, second = (
+        job("A", 5, prompt=12, new=9),
+        Request("B", (300, 301, 302), 20, arrival_s=1e-6, ignore_stop=True),
+    )
+    engine, finished, rounds = run(
+        target, drafter, [first, second], Rotate(budget=99, share="tick")
+    )
     _, alone, alone_rounds = run(target, drafter, [second], None)
     assert [round_.slot for round_ in engine.rounds] == [0] * len(engine.rounds)
     assert (finished["B"].tokens, rounds["B"]) == (alone["B"].tokens, alone_rounds["B"])
@@ -100,10 +112,14 @@ def test_P07_a_waiter_in_the_slot_of_an_ended_holder_starts_as_on_a_fresh_engine
 
 @pytest.mark.parametrize("share", ["tick", "window"])
 @pytest.mark.parametrize("holders", [1, 2])
-def test_tokens_equal_plain_decoding_where_grants_and_shared_windows_work_together(target, plain, share, holders):
+def test_tokens_equal_plain_decoding_where_grants_and_shared_windows_work_together(
+    target, plain, share, holders
+):
     drafter = DRAFTERS["mtp"](target)
     jobs = [job(name, n, new=24) for n, name in enumerate("ABCD")]
-    engine, finished, _ = run(target, drafter, jobs, Rotate(budget=3, backlog=1, holders=holders, share=share))
+    engine, finished, _ = run(
+        target, drafter, jobs, Rotate(budget=3, backlog=1, holders=holders, share=share)
+    )
     for one in jobs:
         assert finished[one.id].tokens == plain(one)
     assert engine.grants.log

@@ -43,7 +43,11 @@ def test_each_pick_adds_one_skip_to_every_other_entry_also_when_it_ends_in_a_can
     ring.cancel("1")
     ring.round("0", 1, 0.0, over=False)
     picked = list(ring.promote(lambda request: request.id == "2"))
-    assert [(request.id, what) for request, what in picked] == [("1", "cancelled"), ("2", "plain"), ("3", "holding")]
+    assert [(request.id, what) for request, what in picked] == [
+        ("1", "cancelled"),
+        ("2", "plain"),
+        ("3", "holding"),
+    ]
     assert skips(ring) == {"0": 3}
 
 

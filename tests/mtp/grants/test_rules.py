@@ -15,17 +15,37 @@ HIGH, NORMAL = 2, 1
 
 @pytest.mark.parametrize(
     ("rounds", "budget", "waiting", "expired"),
-    [(8, 8, 1, True), (7, 8, 1, False), (8, 8, 0, False), (900, 8, 1, True), (900, 8, 0, False), (900, 0, 3, False), (1, 1, 1, True)],
+    [
+        (8, 8, 1, True),
+        (7, 8, 1, False),
+        (8, 8, 0, False),
+        (900, 8, 1, True),
+        (900, 8, 0, False),
+        (900, 0, 3, False),
+        (1, 1, 1, True),
+    ],
 )
-def test_a_grant_expires_iff_the_budget_is_used_and_somebody_waits(rounds, budget, waiting, expired):
+def test_a_grant_expires_iff_the_budget_is_used_and_somebody_waits(
+    rounds, budget, waiting, expired
+):
     assert grant_expired(rounds, budget, waiting) is expired
 
 
 @pytest.mark.parametrize(
     ("waiting", "budget", "backlog", "admitted"),
-    [(0, 8, 2, True), (1, 8, 2, True), (2, 8, 2, False), (3, 8, 2, False), (0, 0, 2, False), (0, 8, 0, False), (4, 1, 5, True)],
+    [
+        (0, 8, 2, True),
+        (1, 8, 2, True),
+        (2, 8, 2, False),
+        (3, 8, 2, False),
+        (0, 0, 2, False),
+        (0, 8, 0, False),
+        (4, 1, 5, True),
+    ],
 )
-def test_the_backlog_admits_up_to_its_size_and_nobody_without_a_budget(waiting, budget, backlog, admitted):
+def test_the_backlog_admits_up_to_its_size_and_nobody_without_a_budget(
+    waiting, budget, backlog, admitted
+):
     assert backlog_admits(waiting, budget, backlog) is admitted
 
 
@@ -65,9 +85,15 @@ def test_skip_cap_0_is_no_escalation():
     assert next_grant_index([(NORMAL, 10**6), (HIGH, 0)], skip_cap=0) == 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=6), st.integers(0, 4))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=6),
+    st.integers(0, 4),
+)
 def test_the_ring_picks_by_the_same_rule(entries, skip_cap):
-    ring = [Entry(Request(f"{n}", (0,), 1, priority=priority), 0, skips=skips) for n, (priority, skips) in enumerate(entries)]
+    ring = [
+        Entry(Request(f"{n}", (0,), 1, priority=priority), 0, skips=skips)
+        for n, (priority, skips) in enumerate(entries)
+    ]
     index = next_grant_index(entries, skip_cap)
     assert Rotate(skip_cap=skip_cap).pick(ring) == index
     overdue = [skips for _, skips in entries if 0 < skip_cap <= skips]
@@ -95,6 +121,8 @@ def test_bad_settings_name_the_key_and_the_value(bad):
 
 
 def test_slots_must_hold_the_holders_and_the_backlog():
-    with pytest.raises(ValueError, match=r"slots is 3, expected at least 4 \(grant.holders 2 \+ grant.backlog 2\)"):
+    with pytest.raises(
+        ValueError, match=r"slots is 3, expected at least 4 \(grant.holders 2 \+ grant.backlog 2\)"
+    ):
         Rotate(holders=2).open(3)
     Rotate(holders=2).open(4)

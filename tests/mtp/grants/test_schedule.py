@@ -42,14 +42,19 @@ def test_the_schedule_is_the_published_one(jobs, budget, expected):
 
 def test_a_newcomer_waits_one_round_because_the_counter_runs_on():
     for before in (1, 5, 50):
-        requests = {Request(name, (1,), 60, ignore_stop=True): random_tape(n) for n, name in enumerate("A")}
+        requests = {
+            Request(name, (1,), 60, ignore_stop=True): random_tape(n) for n, name in enumerate("A")
+        }
         engine = engine_of(requests, StaticK(0), grants=Rotate(budget=4, share="tick"), slots=3)
         engine.executor.tapes |= {"B": random_tape(9)}
         for _ in range(before + 4):
             engine.step()
         engine.submit(Request("B", (1,), 3, ignore_stop=True))
         engine.run()
-        assert [(grant.request, grant.rounds) for grant in engine.grants.log][:2] == [("A", before + 5), ("B", 3)]
+        assert [(grant.request, grant.rounds) for grant in engine.grants.log][:2] == [
+            ("A", before + 5),
+            ("B", 3),
+        ]
 
 
 @dataclass(frozen=True)
@@ -66,16 +71,32 @@ class Plain(StaticK):
 def jobs_of(draw):
     count = draw(st.integers(1, 5))
     kinds = st.sampled_from([{}, {}, {}, {"cancelled": True}, {"declined": True}])
-    jobs = [Job(f"j{n}", draw(st.integers(1, 12)), draw(st.integers(0, 2)), **draw(kinds)) for n in range(count)]
+    jobs = [
+        Job(f"j{n}", draw(st.integers(1, 12)), draw(st.integers(0, 2)), **draw(kinds))
+        for n in range(count)
+    ]
     return [Job("first", draw(st.integers(2, 20)), draw(st.integers(0, 2))), *jobs]
 
 
 @settings(max_examples=300, deadline=None)
-@given(jobs_of(), st.integers(0, 5), st.integers(0, 3), st.integers(0, 3), st.sampled_from(["tick", "window"]))
+@given(
+    jobs_of(),
+    st.integers(0, 5),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from(["tick", "window"]),
+)
 def test_the_engine_runs_the_same_schedule(jobs, budget, backlog, skip_cap, share):
     """One round is one token here; the others arrive after the first round."""
     requests = {
-        Request(job.id, (1,), job.rounds, priority=job.priority, arrival_s=0.0 if n == 0 else 1e-6, ignore_stop=True): random_tape(n)
+        Request(
+            job.id,
+            (1,),
+            job.rounds,
+            priority=job.priority,
+            arrival_s=0.0 if n == 0 else 1e-6,
+            ignore_stop=True,
+        ): random_tape(n)
         for n, job in enumerate(jobs)
     }
     policy = Plain(0, declined=frozenset(job.id for job in jobs if job.declined))

@@ -35,7 +35,10 @@ def test_jain_is_over_what_each_got_while_it_was_present():
     assert figures["jain_tokens"] == pytest.approx(jain([8 / 8, 3 / 8, 8 / 6]))
 
 
-@pytest.mark.parametrize(("shares", "index"), [([1, 1, 1], 1.0), ([3, 0, 0], 1 / 3), ([2, 2, 0, 0], 0.5), ([], None), ([0, 0], None)])
+@pytest.mark.parametrize(
+    ("shares", "index"),
+    [([1, 1, 1], 1.0), ([3, 0, 0], 1 / 3), ([2, 2, 0, 0], 0.5), ([], None), ([0, 0], None)],
+)
 def test_jain_is_1_for_equals_and_1_of_n_where_one_has_all(shares, index):
     assert jain(shares) == (pytest.approx(index) if index else None)
 
@@ -50,7 +53,13 @@ def test_without_grants_there_is_no_figure():
     assert grant_stats(Everyone()).keys() == stats_of(LOG, ring_peak=0, live_peak=0).keys()
     done = Finished("a", (1,), (2, 3, 4), "length", emitted_s=(1.0, 1.5, 3.0))
     assert request_grants(Everyone(), [done]) == {
-        "a": {"grants": None, "rounds_per_grant": None, "longest_gap_rounds": None, "stall_s": 1.5, "plain_reason": None}
+        "a": {
+            "grants": None,
+            "rounds_per_grant": None,
+            "longest_gap_rounds": None,
+            "stall_s": 1.5,
+            "plain_reason": None,
+        }
     }
 
 
@@ -68,7 +77,10 @@ def test_of_a_run():
         "live_sessions_peak": 2,
     }
     of = request_grants(engine.grants, engine.finished)
-    assert {name: (entry["grants"], entry["rounds_per_grant"], entry["longest_gap_rounds"]) for name, entry in of.items()} == {
+    assert {
+        name: (entry["grants"], entry["rounds_per_grant"], entry["longest_gap_rounds"])
+        for name, entry in of.items()
+    } == {
         "a": (2, 2.0, 2),
         "b": (2, 2.0, 2),
         "c": (None, None, None),
@@ -80,4 +92,8 @@ def test_a_run_without_a_second_request_has_no_gap():
     engine = load(5)
     engine.run()
     figures = grant_stats(engine.grants)
-    assert (figures["max_gap_rounds"], figures["switches"], figures["jain_rounds"]) == (None, 0, 1.0)
+    assert (figures["max_gap_rounds"], figures["switches"], figures["jain_rounds"]) == (
+        None,
+        0,
+        1.0,
+    )

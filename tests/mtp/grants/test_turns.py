@@ -31,7 +31,9 @@ def test_tick_gives_the_holder_all_rows_and_alternates_strictly_with_windows_of_
         assert kinds[-1] or names <= {"d", "e"}
     assert max(round_.rows for round_ in engine.rounds) == 4
     both = engine.steps[3:]
-    assert all(first.speculative != second.speculative for first, second in itertools.pairwise(both))
+    assert all(
+        first.speculative != second.speculative for first, second in itertools.pairwise(both)
+    )
 
 
 def test_without_others_the_holders_steps_follow_each_other():
@@ -52,7 +54,10 @@ def test_at_most_one_model_action_per_step():
             self.actions += 1
             return super().window(*args)
 
-    requests = {Request(name, (1,) * 9, 12, ignore_stop=True): random_tape(n) for n, name in enumerate("abcdef")}
+    requests = {
+        Request(name, (1,) * 9, 12, ignore_stop=True): random_tape(n)
+        for n, name in enumerate("abcdef")
+    }
     executor = Counting({request.id: tape for request, tape in requests.items()}, limits=LIMITS)
     engine = Engine(executor, slots=6, policy=RotateGrow(), grants=TICK, prefill_chunk=4)
     for request in requests:
@@ -105,27 +110,40 @@ def test_no_drafts_are_made_where_nobody_may_use_them():
             depths.append(([group.slot for group in groups], depth))
             return super().window(groups, depth)
 
-    requests = {Request(name, (1,), 9, ignore_stop=True): random_tape(n) for n, name in enumerate("abcde")}
+    requests = {
+        Request(name, (1,), 9, ignore_stop=True): random_tape(n) for n, name in enumerate("abcde")
+    }
     executor = Watching({request.id: tape for request, tape in requests.items()}, limits=LIMITS)
     engine = Engine(executor, slots=5, policy=RotateGrow(), grants=TICK)
     for request in requests:
         engine.submit(request)
     engine.run()
-    assert {depth for slots, depth in depths if set(slots) <= {1, 2}} == {0}  # d and e, beyond the backlog
+    assert {depth for slots, depth in depths if set(slots) <= {1, 2}} == {
+        0
+    }  # d and e, beyond the backlog
     assert {depth for slots, depth in depths if 0 in slots} == {3}
 
 
 def test_windows_of_the_others_rotate_on_their_own():
     """Ten plain requests in windows of four rows: the holder's windows in between must not restart their rotation."""
     requests = {Request("holder", (1,), 60, ignore_stop=True): random_tape(0)}
-    requests |= {Request(f"r{n}", (1,), 12, arrival_s=1e-6, ignore_stop=True): random_tape(n) for n in range(1, 13)}
-    engine = engine_of(requests, StaticK(0), slots=14, rows=4, grants=Rotate(budget=1000, share="tick"))
+    requests |= {
+        Request(f"r{n}", (1,), 12, arrival_s=1e-6, ignore_stop=True): random_tape(n)
+        for n in range(1, 13)
+    }
+    engine = engine_of(
+        requests, StaticK(0), slots=14, rows=4, grants=Rotate(budget=1000, share="tick")
+    )
     while sum(not stream.prefilling for stream in engine.streams.values()) < 11:
         engine.step()
     first = engine.windows
     while engine.windows < first + 20:
         engine.step()
-    turns = Counter(round_.request for round_ in engine.rounds if round_.window >= first and round_.request != "holder")
+    turns = Counter(
+        round_.request
+        for round_ in engine.rounds
+        if round_.window >= first and round_.request != "holder"
+    )
     assert len(turns) == 10
     assert max(turns.values()) - min(turns.values()) <= 1
 
@@ -133,9 +151,14 @@ def test_windows_of_the_others_rotate_on_their_own():
 def test_a_long_prompt_of_a_plain_request_stalls_nobody_and_is_not_starved():
     """Holder, plain decoding and a plain request's long prompt: each acts at least every fourth step."""
     requests = {Request("holder", (1,), 60, ignore_stop=True): random_tape(0)}
-    requests |= {Request(name, (1,), 60, arrival_s=1e-6, ignore_stop=True): random_tape(n) for n, name in enumerate(["w1", "w2", "plain"])}
+    requests |= {
+        Request(name, (1,), 60, arrival_s=1e-6, ignore_stop=True): random_tape(n)
+        for n, name in enumerate(["w1", "w2", "plain"])
+    }
     requests[Request("long", (1,) * 60, 2, arrival_s=0.3, ignore_stop=True)] = random_tape(7)
-    engine = engine_of(requests, StaticK(0), slots=8, prefill_chunk=4, grants=Rotate(budget=50, share="tick"))
+    engine = engine_of(
+        requests, StaticK(0), slots=8, prefill_chunk=4, grants=Rotate(budget=50, share="tick")
+    )
     while not any(stream.request.id == "long" for stream in engine.streams.values()):
         engine.step()
     first = len(engine.steps) - 1
@@ -150,9 +173,13 @@ def test_a_long_prompt_of_a_plain_request_stalls_nobody_and_is_not_starved():
 
 
 def test_a_long_prompt_of_a_waiter_is_the_first_round_of_its_grant():
-    engine = load(12, 6, 40, prompt=30, prefill_chunk=4, grants=Rotate(budget=3, backlog=1, share="tick"))
+    engine = load(
+        12, 6, 40, prompt=30, prefill_chunk=4, grants=Rotate(budget=3, backlog=1, share="tick")
+    )
     engine.run()
     assert grants(engine).startswith("a3 b3 a3 b3")
     speculative = [step.speculative for step in engine.steps]
     plain = [n for n, flag in enumerate(speculative) if not flag]
-    assert max(b - a for a, b in itertools.pairwise(plain)) == 2  # c has every second step, also while b's prompt is read
+    assert (
+        max(b - a for a, b in itertools.pairwise(plain)) == 2
+    )  # c has every second step, also while b's prompt is read

@@ -47,7 +47,13 @@ def test_a_capture_takes_no_effect_poisons_results_and_replays_on_the_same_stora
 @pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize(
     "misuse",
-    [lambda x: x.sum().item(), lambda x: x.tolist(), lambda x: bool(x[0] > 0), lambda x: x[x > 0], lambda x: torch.equal(x, x)],
+    [
+        lambda x: x.sum().item(),
+        lambda x: x.tolist(),
+        lambda x: bool(x[0] > 0),
+        lambda x: x[x > 0],
+        lambda x: torch.equal(x, x),
+    ],
     ids=["item", "tolist", "bool", "mask", "equal"],
 )
 @pytest.mark.parametrize("swallowed", [False, True])

@@ -51,7 +51,9 @@ def test_the_warm_up_rests_and_runs_on_the_side_stream(driver):
     assert (driver.current, capturing()) == (driver.main, False)
 
 
-def test_K01_the_matmul_workspace_is_made_on_the_side_stream_before_any_capture(driver, monkeypatch):
+def test_K01_the_matmul_workspace_is_made_on_the_side_stream_before_any_capture(
+    driver, monkeypatch
+):
     """Made inside the first capture, it would lie in that graph's memory and go with it."""
     seen, product = [], torch.mm
 
@@ -77,7 +79,9 @@ def test_an_empty_cache_does_not_end_the_pool(driver, graphs):
 
 
 @pytest.mark.parametrize("call", ["invalidate", "own error"])
-def test_a_failed_capture_ends_the_streams_capture_and_says_what_failed(driver, graphs, call, capfd):
+def test_a_failed_capture_ends_the_streams_capture_and_says_what_failed(
+    driver, graphs, call, capfd
+):
     def commit():
         if driver.capturing:
             driver.invalidate() if call == "invalidate" else {}["key"]
@@ -90,8 +94,12 @@ def test_a_failed_capture_ends_the_streams_capture_and_says_what_failed(driver, 
     cache.run("B", StagedWindow())
     stats = cache.stats()
     assert (stats.failures, stats.captures, len(cache)) == (1, 2, 2)
-    assert len(driver.uses) == (2 if call == "invalidate" else 1)  # a fresh pool where the driver broke the old one
-    assert stats.bytes == sum(2 * uses for uses in driver.uses.values())  # graphs of both pools count
+    assert len(driver.uses) == (
+        2 if call == "invalidate" else 1
+    )  # a fresh pool where the driver broke the old one
+    assert stats.bytes == sum(
+        2 * uses for uses in driver.uses.values()
+    )  # graphs of both pools count
 
 
 @pytest.mark.parametrize("full", ["torch", "driver"])

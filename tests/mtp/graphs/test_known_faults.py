@@ -26,7 +26,12 @@ CONTEXT, PROMPT = 1088, 1011  # attention goes over from 16 to 17 blocks of keys
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=3, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
+    return write_qwen3_5(
+        tmp_path_factory.mktemp("qwen"),
+        seed=3,
+        num_hidden_layers=2,
+        layer_types=["linear_attention", "full_attention"],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +80,16 @@ def test_K01_evicting_one_graph_leaves_the_others_right():
 
 
 def engine_of(target, layout, drafter=None):
-    executor = ModelExecutor(target, drafter, slots=1, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU)
-    engine = Engine(executor, slots=1, policy=StaticK(3 if drafter else 0), layout=layout(executor), prefill_chunk=CONTEXT)
+    executor = ModelExecutor(
+        target, drafter, slots=1, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU
+    )
+    engine = Engine(
+        executor,
+        slots=1,
+        policy=StaticK(3 if drafter else 0),
+        layout=layout(executor),
+        prefill_chunk=CONTEXT,
+    )
     engine.submit(Request("r", tuple(n % 300 for n in range(PROMPT)), 40, ignore_stop=True))
     return engine
 
@@ -88,7 +101,9 @@ def text(target):
 
 
 def graphs(key, capture_on=1):
-    return lambda executor: Keyed(key, LayoutCache(4, CpuGraphs(executor.dry_run), capture_on=capture_on))
+    return lambda executor: Keyed(
+        key, LayoutCache(4, CpuGraphs(executor.dry_run), capture_on=capture_on)
+    )
 
 
 def windows(engine):
@@ -96,7 +111,11 @@ def windows(engine):
     b = engine.executor.buffers
     while engine.step():
         if engine.steps[-1].kind == "window":
-            yield int(b.positions[0]), engine.steps[-1].rows, [table.clone() for table in (b.results, b._hidden, b._picks)]
+            yield (
+                int(b.positions[0]),
+                engine.steps[-1].rows,
+                [table.clone() for table in (b.results, b._hidden, b._picks)],
+            )
 
 
 def steps_of(target, text, layout):
@@ -111,7 +130,9 @@ def test_K05_one_graph_of_layout_0_4_serves_every_length_across_a_switch(target,
     positions = [position for position, rows, _ in replayed if rows == 4]
     assert min(positions) < 1020 < 1023 < 1030 < max(positions)
     assert len(positions) > 8
-    assert engine.layout.stats().captures == len({rows for _, rows, _ in replayed})  # 4, and what the end leaves room for
+    assert engine.layout.stats().captures == len(
+        {rows for _, rows, _ in replayed}
+    )  # 4, and what the end leaves room for
     for (position, rows, left), (position_, rows_, left_) in zip(replayed, eager, strict=True):
         assert (position, rows) == (position_, rows_)
         assert all(torch.equal(a, b) for a, b in zip(left, left_, strict=True)), position
@@ -164,22 +185,36 @@ def reallocating(engine, at, *, graph_epoch):
 def test_K05_a_reallocated_buffer_empties_the_cache(folder, text, graph_epoch):
     target = load_target(folder, slots=1, context=CONTEXT, dtype="fp32", device=CPU)
     eager = steps_of(target, text, lambda executor: Eager(executor.now))
-    engine = reallocating(engine_of(target, graphs("rows"), ReplayDrafter([text], slots=1, context=CONTEXT)), at=3, graph_epoch=graph_epoch)
+    engine = reallocating(
+        engine_of(target, graphs("rows"), ReplayDrafter([text], slots=1, context=CONTEXT)),
+        at=3,
+        graph_epoch=graph_epoch,
+    )
     same = [torch.equal(a[2][1], b[2][1]) for a, b in zip(windows(engine), eager, strict=False)]
     layouts = len({rows for _, rows, _ in eager})
     assert engine.layout.stats().captures == layouts + int(graph_epoch)  # 4 rows once more
-    assert all(same) == graph_epoch  # else the later captures read new buffers that the older graphs did not write
+    assert (
+        all(same) == graph_epoch
+    )  # else the later captures read new buffers that the older graphs did not write
 
 
 def test_K05_whatever_a_graph_bakes_in_is_in_its_key(folder):
     def graph_constants(groups=((0, 4),), depth=3, dtype="fp32", buckets=(4, 8), min_new=0):
         target = load_target(folder, slots=2, context=64, dtype=dtype, device=CPU)
-        executor = ModelExecutor(target, None, slots=2, largest_group=4, depth=3, buckets=Buckets(buckets), device=CPU)
+        executor = ModelExecutor(
+            target, None, slots=2, largest_group=4, depth=3, buckets=Buckets(buckets), device=CPU
+        )
         executor.admit(0, Request("r", (1, 2), 9, min_new_tokens=min_new))
         return executor.window([Group(*group) for group in groups], depth).graph_constants
 
     assert graph_constants() == graph_constants(groups=((1, 2),)) == graph_constants(min_new=0)
-    changes = [{"depth": 1}, {"dtype": "bf16"}, {"buckets": (8,)}, {"min_new": 3}, {"groups": ((0, 4), (1, 1))}]
+    changes = [
+        {"depth": 1},
+        {"dtype": "bf16"},
+        {"buckets": (8,)},
+        {"min_new": 3},
+        {"groups": ((0, 4), (1, 1))},
+    ]
     assert all(graph_constants(**change) != graph_constants() for change in changes)
 
 

@@ -184,15 +184,29 @@ def test_another_epoch_empties_the_cache():
 
 def test_a_window_says_how_it_ran():
     cache = LayoutCache(4, FakeBackend({3: RuntimeError("boom")}), capture_on=2)
-    assert [cache.run(key, StagedWindow()).path for key in "AAA"] == ["eager", "capturing", "replayed"]
-    assert [cache.run(key, StagedWindow()).path for key in "BBBB"] == ["eager", "capturing", "capturing", "replayed"]
+    assert [cache.run(key, StagedWindow()).path for key in "AAA"] == [
+        "eager",
+        "capturing",
+        "replayed",
+    ]
+    assert [cache.run(key, StagedWindow()).path for key in "BBBB"] == [
+        "eager",
+        "capturing",
+        "capturing",
+        "replayed",
+    ]
 
 
 @pytest.mark.parametrize("bad", [{"capacity": 0}, {"capture_on": 0}, {"give_up_after": 0}])
 def test_bad_limits_name_the_value(bad):
     arguments = {"capacity": 1, "capture_on": 1, "give_up_after": None} | bad
     with pytest.raises(ValueError, match=f"{next(iter(bad))} is 0, expected at least 1"):
-        LayoutCache(arguments["capacity"], FakeBackend(), capture_on=arguments["capture_on"], give_up_after=arguments["give_up_after"])
+        LayoutCache(
+            arguments["capacity"],
+            FakeBackend(),
+            capture_on=arguments["capture_on"],
+            give_up_after=arguments["give_up_after"],
+        )
 
 
 class Reference:
@@ -226,7 +240,12 @@ class Reference:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.integers(0, 6), max_size=60), st.integers(1, 4), st.integers(1, 3), st.sets(st.integers(1, 60), max_size=12))
+@given(
+    st.lists(st.integers(0, 6), max_size=60),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sets(st.integers(1, 60), max_size=12),
+)
 def test_random_windows_and_failures_equal_the_reference(keys, capacity, capture_on, fails):
     backend = FakeBackend({n: RuntimeError("boom") for n in fails})
     cache = LayoutCache(capacity, backend, capture_on=capture_on)

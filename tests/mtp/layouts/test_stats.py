@@ -22,10 +22,17 @@ def test_rates_and_costs_by_path():
     }  # fmt: skip
     assert figures["hit_rate"] == 0.5
     assert figures["capture_share"] == pytest.approx(0.25)
-    assert figures["window_ms"] == pytest.approx({"replayed": 2.0, "eager": 4.0, "capturing": 12.0, "mean": 33 / 6})
+    assert figures["window_ms"] == pytest.approx(
+        {"replayed": 2.0, "eager": 4.0, "capturing": 12.0, "mean": 33 / 6}
+    )
 
 
 def test_what_never_happened_is_none():
     figures = layout_stats("off", LayoutStats(), [], decode_s=0.0)
     assert (figures["hit_rate"], figures["capture_share"]) == (None, None)
-    assert figures["window_ms"] == {"replayed": None, "eager": None, "capturing": None, "mean": None}
+    assert figures["window_ms"] == {
+        "replayed": None,
+        "eager": None,
+        "capturing": None,
+        "mean": None,
+    }

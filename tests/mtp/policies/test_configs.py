@@ -34,7 +34,9 @@ def test_policy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         made = made(oracle=TapeOracle({}))
     assert isinstance(made, Policy)
     if name not in ("own", "record"):
-        knobs = {field.name for field in dataclasses.fields(get_class(node._target_)) if field.init} - {"oracle"}
+        knobs = {
+            field.name for field in dataclasses.fields(get_class(node._target_)) if field.init
+        } - {"oracle"}
         missing = {"survival_topk": {"skip_cap"}}.get(name, set())
         assert {str(key) for key in node if not str(key).startswith("_")} == knobs - missing
 
@@ -50,5 +52,10 @@ def test_cost(name: str, tmp_path: Path) -> None:
 
 
 def test_a_knob_of_a_nested_cost_reaches_the_policy() -> None:
-    policy = instantiate(composed("policy=shadow_beta", "cost.row=0.01", "buckets=tight", "policy.cost.factor=1.4").policy, _convert_="all")
+    policy = instantiate(
+        composed(
+            "policy=shadow_beta", "cost.row=0.01", "buckets=tight", "policy.cost.factor=1.4"
+        ).policy,
+        _convert_="all",
+    )
     assert policy.cost.window(2, 1, 0) - policy.cost.window(1, 1, 0) == pytest.approx(0.014)

@@ -27,15 +27,26 @@ NAMES = sorted({file.stem for file in (Path(CONFIGS) / "policy").glob("*.yaml")}
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    return load_target(write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=8), slots=SLOTS, context=CONTEXT, dtype="fp32", device=CPU)
+    return load_target(
+        write_qwen3_5(tmp_path_factory.mktemp("qwen"), seed=8),
+        slots=SLOTS,
+        context=CONTEXT,
+        dtype="fp32",
+        device=CPU,
+    )
 
 
 def requests():
-    return [Request(f"r{n}", tuple(range(5 + n, 9 + 3 * n)), 44 + 3 * n, ignore_stop=True) for n in range(6)]
+    return [
+        Request(f"r{n}", tuple(range(5 + n, 9 + 3 * n)), 44 + 3 * n, ignore_stop=True)
+        for n in range(6)
+    ]
 
 
 def decode(target, drafter, policy, slots=SLOTS):
-    executor = ModelExecutor(target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=EIGHT, device=CPU)
+    executor = ModelExecutor(
+        target, drafter, slots=SLOTS, largest_group=4, depth=policy.depth, buckets=EIGHT, device=CPU
+    )
     engine = Engine(executor, slots=slots, policy=policy)
     for request in requests():
         engine.submit(request)

@@ -27,7 +27,9 @@ def test_b1_gate_vetoes_with_its_figures():
     player = Player(B1Gate(retry=0), costs=DEAR)
     assert [player.window(False) for _ in range(400)] == [1] * 4 + [4] * 4 + [1] * 392
     assert player.policy.report()["state"] == "vetoed"
-    assert player.policy.report()["reason"] == "speedup 0.29, on at 1.5, off at 1"  # 1 token * 25 ms / 85 ms
+    assert (
+        player.policy.report()["reason"] == "speedup 0.29, on at 1.5, off at 1"
+    )  # 1 token * 25 ms / 85 ms
 
 
 def test_b1_gate_between_the_two_is_the_default():
@@ -58,7 +60,9 @@ def test_measured_ab_keeps_the_winner_and_challenges_it_more_and_more_rarely():
     player = Player(MeasuredAB(settle=0, window=4, backoff=(1, 2)), costs=DEAR)
     rows = [player.window(False) for _ in range(48)]
     # incumbent 3 drafts, challenger 1 draft wins, holds 1; then it is challenged by 3 drafts and wins, holds 2; and again
-    trials = [rows[begin + 1] for begin in range(0, 48, 4)]  # the first window of a trial still has the drafts of the one before
+    trials = [
+        rows[begin + 1] for begin in range(0, 48, 4)
+    ]  # the first window of a trial still has the drafts of the one before
     assert trials == [4, 2, 2, 2, 4, 2, 2, 2, 4, 2, 2, 2]
     report = player.policy.report()
     assert report["state"] == "1 drafts"
@@ -88,9 +92,18 @@ def test_ema_length_by_hand():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EmaLength(levels=(1, 2)), "policy.levels is [1, 2], expected ascending draft counts among [1, 3]"),
-        (lambda: MeasuredAB(arms=(3, 3)), "policy.arms is [3, 3], expected two different draft counts among [0, 1, 3]"),
-        (lambda: MeasuredAB(backoff=()), "policy.backoff is [], expected trial lengths like [4, 16, 64]"),
+        (
+            lambda: EmaLength(levels=(1, 2)),
+            "policy.levels is [1, 2], expected ascending draft counts among [1, 3]",
+        ),
+        (
+            lambda: MeasuredAB(arms=(3, 3)),
+            "policy.arms is [3, 3], expected two different draft counts among [0, 1, 3]",
+        ),
+        (
+            lambda: MeasuredAB(backoff=()),
+            "policy.backoff is [], expected trial lengths like [4, 16, 64]",
+        ),
         (lambda: B1Gate(k=2), "policy.k is 2, expected one less than a group size: [1, 3]"),
         (lambda: B1Gate(on_at=0.5), "policy.on_at is 0.5, expected a number, at least 1"),
     ],

@@ -56,8 +56,12 @@ def test_p03_somebody_runs_whenever_somebody_can(name: str) -> None:
         decision = opened(name).decide([view(0, confidence=(0.9, 0.9, 0.9))], rows=rows, start=0)
         assert 1 <= decision.plan.rows <= rows
     policy = opened(name)
-    only = policy.decide([view(0, room=0), view(1, 3, confidence=(0.1,) * 3, cap=1), view(2, cap=0)], rows=8, start=0).plan
-    assert [(group.slot, group.rows) for group in only.groups] == [(1, 1)]  # caps 0 and 1, and no room
+    only = policy.decide(
+        [view(0, room=0), view(1, 3, confidence=(0.1,) * 3, cap=1), view(2, cap=0)], rows=8, start=0
+    ).plan
+    assert [(group.slot, group.rows) for group in only.groups] == [
+        (1, 1)
+    ]  # caps 0 and 1, and no room
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -81,16 +85,26 @@ def test_p03_more_slots_than_rows_take_turns(name: str) -> None:
 def test_p03_spare_rows_go_around(name: str) -> None:
     found = []
     for start in range(3):
-        groups = opened(name).decide([view(slot) for slot in range(3)], rows=8, start=start).plan.groups
+        groups = (
+            opened(name).decide([view(slot) for slot in range(3)], rows=8, start=start).plan.groups
+        )
         found.append(tuple(group.rows for group in groups))
     assert found == [(4, 2, 2), (2, 4, 2), (2, 2, 4)]
 
 
 @pytest.mark.parametrize(
     ("name", "lowest", "windows"),
-    [("ema_length", 2, 40), ("ewma", 1, 40), ("shadow_beta", 1, 40), ("calibrated", 1, 120), ("adaptive", 1, 20)],
+    [
+        ("ema_length", 2, 40),
+        ("ewma", 1, 40),
+        ("shadow_beta", 1, 40),
+        ("calibrated", 1, 120),
+        ("adaptive", 1, 20),
+    ],
 )
-def test_y02_length_follows_acceptance_down_and_back_up(name: str, lowest: int, windows: int) -> None:
+def test_y02_length_follows_acceptance_down_and_back_up(
+    name: str, lowest: int, windows: int
+) -> None:
     """20 windows with every draft accepted, `windows` with none, 100 with all: full, lowest, full again. The drafter's word is worth
     nothing here (always 0.5). `measured_ab` and `b1_gate` keep other hours: test_gates."""
     player = Player(EVERY[name], costs=LinearCost(base=0.02, row=0.012))
@@ -107,23 +121,34 @@ def test_y02_one_bad_stretch_of_ten_windows() -> None:
     assert [player.window(True) for _ in range(100)][-1] == 4
 
 
-@pytest.mark.parametrize("name", [name for name, policy in EVERY.items() if isinstance(policy, Learning)])
+@pytest.mark.parametrize(
+    "name", [name for name, policy in EVERY.items() if isinstance(policy, Learning)]
+)
 def test_y04_clipped_and_cancelled_windows_teach_nothing(name: str) -> None:
     """Two states that differ by clipped windows only decide alike, and report the same but for counted windows."""
     taught, clean = opened(name), opened(name)
     assert isinstance(taught, Learning)
     assert isinstance(clean, Learning)
     for policy in (taught, clean):
-        policy.observe(window_result(slot_result("a", [1], rows=0, drafts=(5, 6, 7), confidence=(0.9,) * 3)))
-    taught.observe(window_result(slot_result("a", [5, 7], rows=4, finish="stop")))  # matched 3, stop at token 2
+        policy.observe(
+            window_result(slot_result("a", [1], rows=0, drafts=(5, 6, 7), confidence=(0.9,) * 3))
+        )
+    taught.observe(
+        window_result(slot_result("a", [5, 7], rows=4, finish="stop"))
+    )  # matched 3, stop at token 2
     taught.observe(window_result(slot_result("b", [1], rows=0, drafts=(5,))))
-    taught.observe(window_result(slot_result("b", [5, 6], rows=2, finish="length")))  # drafted 1 for want of room
+    taught.observe(
+        window_result(slot_result("b", [5, 6], rows=2, finish="length"))
+    )  # drafted 1 for want of room
     taught.observe(window_result(slot_result("c", [1], rows=0, drafts=(5, 6, 7))))
     taught.observe(window_result(slot_result("c", [], rows=4)))  # cancelled, nothing committed
     for request in ("a", "b", "c"):
         taught.release(request)
     clean.release("a")
-    views = [view(0, 3, request="d", confidence=(0.8, 0.7, 0.6)), view(1, 3, request="e", confidence=(0.8, 0.7, 0.6))]
+    views = [
+        view(0, 3, request="d", confidence=(0.8, 0.7, 0.6)),
+        view(1, 3, request="e", confidence=(0.8, 0.7, 0.6)),
+    ]
     assert taught.decide(views, rows=8, start=0) == clean.decide(views, rows=8, start=0)
     assert taught.report().get("verdicts") == clean.report().get("verdicts")
     assert taught.report().get("mean_accepted") == clean.report().get("mean_accepted")

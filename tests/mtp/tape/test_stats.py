@@ -33,8 +33,13 @@ def test_without_a_confidence_or_without_tokens_there_is_nothing_to_say():
 def test_auc_counts_pairs_and_a_tie_is_half():
     draw = random.Random(1)
     scored = [(round(draw.random(), 1), draw.random() < 0.6) for _ in range(150)]
-    right, wrong = [s for s, is_right in scored if is_right], [s for s, is_right in scored if not is_right]
-    by_pairs = sum((a > b) + 0.5 * (a == b) for a in right for b in wrong) / (len(right) * len(wrong))
+    right, wrong = (
+        [s for s, is_right in scored if is_right],
+        [s for s, is_right in scored if not is_right],
+    )
+    by_pairs = sum((a > b) + 0.5 * (a == b) for a in right for b in wrong) / (
+        len(right) * len(wrong)
+    )
     assert auc(scored) == pytest.approx(by_pairs)
     assert auc([(0.5, True)]) is None
     assert calibration_error([(1.0, True), (1.0, False)]) == 0.5
@@ -43,7 +48,9 @@ def test_auc_counts_pairs_and_a_tie_is_half():
 
 
 def test_a_synthetic_text_has_the_figures_it_was_asked_for():
-    figures = tape_stats([Tape.drawn(Synthesis("code", auc=0.75), 20_000, seed) for seed in range(2)], depth=7)
+    figures = tape_stats(
+        [Tape.drawn(Synthesis("code", auc=0.75), 20_000, seed) for seed in range(2)], depth=7
+    )
     assert figures["survival"][:3] == pytest.approx((0.91, 0.85, 0.76), abs=0.01)
     assert figures["auc"] == pytest.approx(0.75, abs=0.015)
     assert figures["calibration_error"] < 0.02

@@ -24,9 +24,18 @@ def test_a_profile_s_survival_is_met(name):
     np.testing.assert_allclose(survival(tape), PROFILES[name].chain(7), atol=0.012)
 
 
-@pytest.mark.parametrize(("correlation", "spread"), [(0.0, 1.5), (0.95, 1.5), (0.8, 0.0), (0.8, 3.0)])
+@pytest.mark.parametrize(
+    ("correlation", "spread"), [(0.0, 1.5), (0.95, 1.5), (0.8, 0.0), (0.8, 3.0)]
+)
 def test_the_survival_does_not_depend_on_how_difficulty_is_spread(correlation, spread):
-    tapes = [Tape.drawn(Synthesis("flash-next-code", correlation=correlation, spread=spread, auc=0.5), LONG, seed) for seed in range(3)]
+    tapes = [
+        Tape.drawn(
+            Synthesis("flash-next-code", correlation=correlation, spread=spread, auc=0.5),
+            LONG,
+            seed,
+        )
+        for seed in range(3)
+    ]
     mean = np.mean([survival(tape) for tape in tapes], axis=0)
     np.testing.assert_allclose(mean[:3], PROFILES["flash-next-code"].survival, atol=0.015)
 
@@ -44,7 +53,9 @@ def test_the_truth_is_what_happens():
 
 def test_difficulty_lasts_as_long_as_asked():
     for correlation in (0.0, 0.5, 0.9):
-        truth = np.array(Tape.drawn(Synthesis("prose", correlation=correlation, auc=0.5), LONG, seed=3).truth)
+        truth = np.array(
+            Tape.drawn(Synthesis("prose", correlation=correlation, auc=0.5), LONG, seed=3).truth
+        )
         first = np.log(truth[:, 0] / (1 - truth[:, 0]))
         assert np.corrcoef(first[:-1], first[1:])[0, 1] == pytest.approx(correlation, abs=0.02)
         # the second draft at i and the first at i + 1 aim at the same token
@@ -77,15 +88,21 @@ def test_slope_1_and_offset_0_are_calibrated_and_others_are_off_as_told(depth):
     for low, high in ((0.2, 0.5), (0.5, 0.7), (0.7, 0.85), (0.85, 1.0)):
         band = (plain >= low) & (plain < high)
         assert right[band].mean() == pytest.approx(plain[band].mean(), abs=0.03)
-    sure = np.array(Tape.drawn(Synthesis("prose", slope=2.0, offset=-0.5), LONG, seed=5).confidence)[:-7][turn, depth]
-    np.testing.assert_allclose(np.log(sure / (1 - sure)), 2 * np.log(plain / (1 - plain)) - 0.5, atol=0.01)
+    sure = np.array(
+        Tape.drawn(Synthesis("prose", slope=2.0, offset=-0.5), LONG, seed=5).confidence
+    )[:-7][turn, depth]
+    np.testing.assert_allclose(
+        np.log(sure / (1 - sure)), 2 * np.log(plain / (1 - plain)) - 0.5, atol=0.01
+    )
 
 
 def test_the_same_seed_gives_the_same_tape_and_another_another():
     first = Tape.synthetic("agentic", length=50, seed=6)
     assert first == Tape.drawn(Synthesis("agentic"), 50, 6)
     assert first != Tape.drawn(Synthesis("agentic"), 50, 7)
-    assert Tape.drawn(Synthesis("agentic"), 50, (6, 1)) != Tape.drawn(Synthesis("agentic"), 50, (6, 2))
+    assert Tape.drawn(Synthesis("agentic"), 50, (6, 1)) != Tape.drawn(
+        Synthesis("agentic"), 50, (6, 2)
+    )
 
 
 def test_a_chain_says_nothing_about_tokens_past_the_end():
@@ -98,14 +115,19 @@ def test_a_chain_says_nothing_about_tokens_past_the_end():
 def test_a_mixed_request_is_of_one_kind_and_a_switching_one_is_not():
     """By what an oracle knows: without spread, p is the part's own."""
     kinds = {
-        name: [len({row[0] for row in Tape.drawn(Synthesis(name, spread=0, auc=0.5), 400, seed).truth}) for seed in range(20)]
+        name: [
+            len({row[0] for row in Tape.drawn(Synthesis(name, spread=0, auc=0.5), 400, seed).truth})
+            for seed in range(20)
+        ]
         for name in REGIMES
     }
     assert set(kinds["mixed"]) == {1}
     assert min(kinds["switch"]) == 2
     assert set(kinds["bursty"]) <= {1, 2}
     assert max(kinds["agentic"]) == 3
-    one = {Tape.drawn(Synthesis("mixed", spread=0, auc=0.5), 5, seed).truth[0][0] for seed in range(20)}
+    one = {
+        Tape.drawn(Synthesis("mixed", spread=0, auc=0.5), 5, seed).truth[0][0] for seed in range(20)
+    }
     assert len(one) == 2
 
 
@@ -118,7 +140,10 @@ def test_a_mixed_request_is_of_one_kind_and_a_switching_one_is_not():
         ({"correlation": 1.0}, "correlation is 1.0, expected 0 to 0.999"),
         ({"spread": -1}, "spread is -1, expected 0 to 5"),
         ({"auc": 0.4}, "auc is 0.4, expected 0.5 to 1"),
-        ({"auc": 0.99}, r"auc is 0.99, expected 0.5 to 0.8\d: what the true probabilities reach in regime code"),
+        (
+            {"auc": 0.99},
+            r"auc is 0.99, expected 0.5 to 0.8\d: what the true probabilities reach in regime code",
+        ),
         ({"auc": float("nan")}, "auc is nan"),
     ],
 )

@@ -25,7 +25,9 @@ def drawn(seed, length=20, depth=7):
     draw = random.Random(seed)
     held = [draw.randint(0, depth) for _ in range(length)]
     confidence = tuple(tuple(fp32(draw.random()) for _ in range(n)) for n in held)
-    return Tape(tuple(draw.randrange(99) for _ in held), tuple(draw.randint(0, n) for n in held), confidence)
+    return Tape(
+        tuple(draw.randrange(99) for _ in held), tuple(draw.randint(0, n) for n in held), confidence
+    )
 
 
 TAPES = {
@@ -37,7 +39,9 @@ TAPES = {
 }
 
 
-@pytest.mark.parametrize("names", [[name] for name in TAPES] + [list(TAPES), ["no confidence", "truth"]], ids=str)
+@pytest.mark.parametrize(
+    "names", [[name] for name in TAPES] + [list(TAPES), ["no confidence", "truth"]], ids=str
+)
 def test_files_give_back_what_was_written(tmp_path, names):
     written = {name: TAPES[name] for name in names}
     write_tapes(tmp_path / "tape.parquet", written)
@@ -50,10 +54,19 @@ def test_files_give_back_what_was_written(tmp_path, names):
 def test_the_columns_are_those_that_others_read(tmp_path):
     write_tapes(tmp_path / "t", {"a": TAPES["held varies"], "b": TAPES["no confidence"]})
     frame = pl.read_parquet(tmp_path / "t")
-    assert frame.columns == ["request", "index", "token", "matches", "held", *(f"confidence_{place}" for place in range(1, 8))]
+    assert frame.columns == [
+        "request",
+        "index",
+        "token",
+        "matches",
+        "held",
+        *(f"confidence_{place}" for place in range(1, 8)),
+    ]
     assert frame["confidence_1"].dtype == pl.Float32
     assert frame["index"].to_list() == [*range(20), 0, 1]
-    frame.sample(fraction=1, shuffle=True, seed=1).write_parquet(tmp_path / "t")  # the order of the rows does not matter
+    frame.sample(fraction=1, shuffle=True, seed=1).write_parquet(
+        tmp_path / "t"
+    )  # the order of the rows does not matter
     assert read_tapes(tmp_path / "t") == {"a": TAPES["held varies"], "b": TAPES["no confidence"]}
 
 
@@ -69,14 +82,18 @@ def test_one_request_of_a_file(tmp_path):
     write_tapes(tmp_path / "two", {"a": TAPES["truth"], "b": TAPES["held varies"]})
     assert Tape.read(tmp_path / "two", "b") == TAPES["held varies"]
     for name in (None, "c"):
-        with pytest.raises(ValueError, match=f"request is {name!r}, expected one of the tapes in .*: a, b"):
+        with pytest.raises(
+            ValueError, match=f"request is {name!r}, expected one of the tapes in .*: a, b"
+        ):
             Tape.read(tmp_path / "two", name)
 
 
 def test_what_is_no_tape_is_refused_in_one_line(tmp_path):
     (tmp_path / "text").write_text("hello")
     pl.DataFrame({"request": ["a"], "index": [0], "token": [3]}).write_parquet(tmp_path / "column")
-    pl.DataFrame({"request": ["a", "a"], "index": [0, 2], "token": [3, 4], "matches": [0, 0]}).write_parquet(tmp_path / "gap")
+    pl.DataFrame(
+        {"request": ["a", "a"], "index": [0, 2], "token": [3, 4], "matches": [0, 0]}
+    ).write_parquet(tmp_path / "gap")
     cases = (
         ("text", "cannot be read"),
         ("none", "cannot be read"),
@@ -93,7 +110,12 @@ def test_what_is_no_tape_is_refused_in_one_line(tmp_path):
 
 def test_matches_count_what_is_known_only():
     tokens = (5, 6, 7, 8)
-    drafts = ((6, 7, 9), (7, 8, 1), (8, 2, 3), ())  # the second chain's third draft lies past the end, and so does all of the last
+    drafts = (
+        (6, 7, 9),
+        (7, 8, 1),
+        (8, 2, 3),
+        (),
+    )  # the second chain's third draft lies past the end, and so does all of the last
     tape = Tape.recorded(tokens, drafts, ((0.5,) * 3, (0.5,) * 3, (0.5,) * 3, ()))
     assert tape.matches == (2, 2, 1, 0)
     assert [tape.held(place, 2) for place in range(4)] == [2, 2, 2, 0]
@@ -118,7 +140,10 @@ def test_the_text_of_a_tape(options, limits, expected):
 
 
 def test_a_tape_that_is_too_short_is_named():
-    with pytest.raises(ValueError, match="request a: its tape ends after 1 tokens, expected one that reaches its end \\(5\\)"):
+    with pytest.raises(
+        ValueError,
+        match="request a: its tape ends after 1 tokens, expected one that reaches its end \\(5\\)",
+    ):
         text_of(Tape((4,), (0,)), Request("a", (1,), 5), Limits(100, 50, frozenset()))
 
 

@@ -15,7 +15,13 @@ from safetensors.torch import load_file, save_file
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from mtp.targets.loading.checkpoint import Checkpoint, unite_stop_ids
-from tests.support.checkpoints import LLAMA3_ROPE, rewrite, write_qwen3, write_qwen3_5, write_qwen3_5_moe
+from tests.support.checkpoints import (
+    LLAMA3_ROPE,
+    rewrite,
+    write_qwen3,
+    write_qwen3_5,
+    write_qwen3_5_moe,
+)
 from tests.support.teacher import Teacher
 
 
@@ -41,13 +47,17 @@ def refusal(folder: Path, **options: Any) -> str:
     return message
 
 
-def configure(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], file: str = "config.json") -> None:
+def configure(
+    folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], file: str = "config.json"
+) -> None:
     path = folder / file
     path.write_text(json.dumps(change(json.loads(path.read_text()) if path.is_file() else {})))
 
 
 def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda tensors: {new if name == old else name: tensor for name, tensor in tensors.items()}
+    return lambda tensors: {
+        new if name == old else name: tensor for name, tensor in tensors.items()
+    }
 
 
 def some_logits(target: DecoderTarget) -> torch.Tensor:
@@ -77,8 +87,14 @@ def test_a_broken_file_is_named(folder: Path):
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type is 'yarn'"),
-        ({"rope_parameters": {"rope_type": "linear", "factor": None}}, "factor is None, expected a positive number (rope_type linear)"),
-        ({"rope_parameters": LLAMA3_ROPE | {"high_freq_factor": 1.0}}, "high_freq_factor is 1.0, expected more than low_freq_factor (1.0)"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": None}},
+            "factor is None, expected a positive number (rope_type linear)",
+        ),
+        (
+            {"rope_parameters": LLAMA3_ROPE | {"high_freq_factor": 1.0}},
+            "high_freq_factor is 1.0, expected more than low_freq_factor (1.0)",
+        ),
         ({"mlp_bias": True}, "mlp_bias is True, supported: False"),
         ({"dual_chunk_attention_config": {}}, "dual_chunk_attention_config is {}, supported: None"),
         ({"layer_types": ["full_attention"] * 3}, "layer_types is"),
@@ -87,7 +103,9 @@ def test_a_broken_file_is_named(folder: Path):
         ({"num_key_value_heads": 3}, "4 heads cannot share 3 key heads evenly"),
     ],
 )
-def test_other_architectures_and_settings_are_refused(folder: Path, change: dict[str, Any], named: str):
+def test_other_architectures_and_settings_are_refused(
+    folder: Path, change: dict[str, Any], named: str
+):
     configure(folder, lambda config: config | change)
     assert named in refusal(folder)
 
@@ -151,11 +169,23 @@ def test_the_text_part_of_a_multimodal_checkpoint(original: Path, folder: Path):
     """Nested config, prefixed names, a vision tower that is not looked at; the outer config owns the head."""
 
     def nest(config: dict[str, Any]) -> dict[str, Any]:
-        text = config | {"model_type": "qwen3_5_text", "tie_word_embeddings": True, "eos_token_id": 5}
-        return {"model_type": "qwen3_5", "text_config": text, "tie_word_embeddings": False, "eos_token_id": [9]}
+        text = config | {
+            "model_type": "qwen3_5_text",
+            "tie_word_embeddings": True,
+            "eos_token_id": 5,
+        }
+        return {
+            "model_type": "qwen3_5",
+            "text_config": text,
+            "tie_word_embeddings": False,
+            "eos_token_id": [9],
+        }
 
     def prefix(tensors: dict[str, Any]) -> dict[str, Any]:
-        moved = {name.replace("model.", "model.language_model.", 1) if name[:6] == "model." else name: t for name, t in tensors.items()}
+        moved = {
+            name.replace("model.", "model.language_model.", 1) if name[:6] == "model." else name: t
+            for name, t in tensors.items()
+        }
         return moved | {"model.visual.patch_embed.weight": torch.zeros(3)}
 
     configure(folder, nest)
@@ -191,7 +221,9 @@ def test_stop_ids_of_another_kind_are_refused(folder: Path, named: Any):
 
 
 def test_parts_of_another_kind_are_refused(folder: Path):
-    configure(folder, lambda _: {"weight_map": ["model.safetensors"]}, "model.safetensors.index.json")
+    configure(
+        folder, lambda _: {"weight_map": ["model.safetensors"]}, "model.safetensors.index.json"
+    )
     assert "weight_map is ['model.safetensors'], expected an object" in refusal(folder)
     configure(folder, lambda config: config | {"text_config": "abc"})
     assert "text_config is 'abc', expected an object" in refusal(folder)
@@ -201,11 +233,22 @@ def test_a07_config_generation_config_and_tokenizer_are_united(folder: Path):
     configure(folder, lambda config: config | {"eos_token_id": 1})
     configure(folder, lambda config: config | {"eos_token_id": [1, 50]}, "generation_config.json")
     assert Checkpoint(folder).stop_ids == {1, 50}
-    configure(folder, lambda _: {"added_tokens": [{"id": 106, "content": "<end>"}], "model": {"vocab": {"</s>": 2}}}, "tokenizer.json")
+    configure(
+        folder,
+        lambda _: {
+            "added_tokens": [{"id": 106, "content": "<end>"}],
+            "model": {"vocab": {"</s>": 2}},
+        },
+        "tokenizer.json",
+    )
     for token, number in (({"content": "<end>"}, 106), ("</s>", 2), ("<unknown>", None)):
         configure(folder, lambda _, token=token: {"eos_token": token}, "tokenizer_config.json")
         assert Checkpoint(folder).stop_ids == {1, 50} | ({number} if number else set())
-    configure(folder, lambda _: {"eos_token": "<x>", "added_tokens_decoder": {"77": {"content": "<x>"}}}, "tokenizer_config.json")
+    configure(
+        folder,
+        lambda _: {"eos_token": "<x>", "added_tokens_decoder": {"77": {"content": "<x>"}}},
+        "tokenizer_config.json",
+    )
     assert Checkpoint(folder).stop_ids == {1, 50, 77}
     assert Checkpoint(folder).tokenizer == folder / "tokenizer.json"
 
@@ -215,14 +258,24 @@ def test_m01_iv_norms_are_an_offset_from_one_whatever_their_values(folder: Path,
     """Two checkpoints of which one only looks as if its norms were whole weights: both are read alike."""
 
     def change(tensors: dict[str, Any]) -> dict[str, Any]:
-        return {name: torch.full_like(tensor, raw) if name.endswith("norm.weight") else tensor for name, tensor in tensors.items()}
+        return {
+            name: torch.full_like(tensor, raw) if name.endswith("norm.weight") else tensor
+            for name, tensor in tensors.items()
+        }
 
     rewrite(folder, change)
     target = load(folder)
-    norms = [target.norm, target.blocks[0].before_mixer, target.blocks[0].before_mlp, target.blocks[3].mixer.norm]
+    norms = [
+        target.norm,
+        target.blocks[0].before_mixer,
+        target.blocks[0].before_mlp,
+        target.blocks[3].mixer.norm,
+    ]
     assert all(torch.equal(norm.weight, torch.full_like(norm.weight, 1 + raw)) for norm in norms)
     gated = target.blocks[0].mixer.norm_weight  # type: ignore[attr-defined]
-    assert torch.equal(gated, torch.full_like(gated, raw))  # the gated-delta layers' own norm is the exception
+    assert torch.equal(
+        gated, torch.full_like(gated, raw)
+    )  # the gated-delta layers' own norm is the exception
 
 
 def test_dense_norms_are_whole_weights(tmp_path: Path):
@@ -248,17 +301,33 @@ def test_files_that_the_index_does_not_list_are_not_read(original: Path, folder:
     [
         ({"model": {"vocab": {"a": 0, "b": 320}}}, 320),
         ({"model": {"vocab": [["a", 0.0]] * 400}}, 399),
-        ({"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 320, "content": "<b>", "special": False}]}, 320),
-        ({"model": {"vocab": {"a": 319}}, "added_tokens": [{"id": 320, "content": "<image>", "special": True}]}, None),
+        (
+            {
+                "model": {"vocab": {"a": 0}},
+                "added_tokens": [{"id": 320, "content": "<b>", "special": False}],
+            },
+            320,
+        ),
+        (
+            {
+                "model": {"vocab": {"a": 319}},
+                "added_tokens": [{"id": 320, "content": "<image>", "special": True}],
+            },
+            None,
+        ),
     ],
 )
-def test_a_tokenizer_that_is_larger_than_the_embedding(folder: Path, tokenizer: dict[str, Any], highest: int | None):
+def test_a_tokenizer_that_is_larger_than_the_embedding(
+    folder: Path, tokenizer: dict[str, Any], highest: int | None
+):
     """But for special tokens of other kinds of input, which a text model's embedding may lack."""
     configure(folder, lambda _: tokenizer, "tokenizer.json")
     if highest is None:
         load(folder)
     else:
-        assert f"its tokenizer has ids up to {highest}, but its embedding has 320 rows" in refusal(folder)
+        assert f"its tokenizer has ids up to {highest}, but its embedding has 320 rows" in refusal(
+            folder
+        )
 
 
 def test_experts_in_one_tensor_or_one_by_one_are_the_same_model(tmp_path: Path):
@@ -267,25 +336,48 @@ def test_experts_in_one_tensor_or_one_by_one_are_the_same_model(tmp_path: Path):
     folder = Path(shutil.copytree(one_by_one, tmp_path / "fused"))
 
     def fuse(tensors: dict[str, Any]) -> dict[str, Any]:
-        fused = {name: tensor for name, tensor in tensors.items() if ".mlp.experts." not in name or name.startswith("mtp.")}
+        fused = {
+            name: tensor
+            for name, tensor in tensors.items()
+            if ".mlp.experts." not in name or name.startswith("mtp.")
+        }
         for i in range(4):
             at = f"model.layers.{i}.mlp.experts."
-            both = [torch.cat([tensors[f"{at}{e}.{part}_proj.weight"] for part in ("gate", "up")]) for e in range(6)]
+            both = [
+                torch.cat([tensors[f"{at}{e}.{part}_proj.weight"] for part in ("gate", "up")])
+                for e in range(6)
+            ]
             fused |= {at + "gate_up_proj": torch.stack(both)}
-            fused |= {at + "down_proj": torch.stack([tensors[f"{at}{e}.down_proj.weight"] for e in range(6)])}
+            fused |= {
+                at + "down_proj": torch.stack(
+                    [tensors[f"{at}{e}.down_proj.weight"] for e in range(6)]
+                )
+            }
         return fused
 
     rewrite(folder, fuse)
     assert torch.equal(some_logits(load(folder)), some_logits(load(one_by_one)))
-    rewrite(folder, lambda tensors: {n: t.transpose(1, 2).contiguous() if n.endswith("gate_up_proj") else t for n, t in tensors.items()})
-    assert "mis-shaped model.layers.0.mlp.experts.gate_up_proj [6, 64, 80] (expected [6, 80, 64])" in refusal(folder)
+    rewrite(
+        folder,
+        lambda tensors: {
+            n: t.transpose(1, 2).contiguous() if n.endswith("gate_up_proj") else t
+            for n, t in tensors.items()
+        },
+    )
+    assert (
+        "mis-shaped model.layers.0.mlp.experts.gate_up_proj [6, 64, 80] (expected [6, 80, 64])"
+        in refusal(folder)
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"num_experts_per_tok": 7}, "num_experts_per_tok is 7, expected at most num_experts (6)"),
-        ({"moe_intermediate_size": None}, "moe_intermediate_size is None, expected a positive integer"),
+        (
+            {"moe_intermediate_size": None},
+            "moe_intermediate_size is None, expected a positive integer",
+        ),
         ({"num_experts": 5}, "unknown model.layers.0.mlp.experts.5.down_proj.weight"),
     ],
 )

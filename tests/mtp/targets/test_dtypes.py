@@ -27,11 +27,15 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(folder: Path, dtype: torch.dtype, named: str | None) -> Checkpoint:
-    tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+    tensors = {
+        name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     save_file(tensors, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     config.pop("dtype", None)
-    (folder / "config.json").write_text(json.dumps(config | ({"torch_dtype": named} if named else {})))
+    (folder / "config.json").write_text(
+        json.dumps(config | ({"torch_dtype": named} if named else {}))
+    )
     return Checkpoint(folder)
 
 
@@ -44,7 +48,9 @@ def stored(folder: Path, dtype: torch.dtype, named: str | None) -> Checkpoint:
         (torch.float32, "torch.bfloat16", torch.bfloat16),
     ],
 )
-def test_as_stored_which_never_is_fp16(tmp_path: Path, dtype: torch.dtype, named: str | None, runs: torch.dtype):
+def test_as_stored_which_never_is_fp16(
+    tmp_path: Path, dtype: torch.dtype, named: str | None, runs: torch.dtype
+):
     checkpoint = stored(write_qwen3_5(tmp_path), dtype, named)
     assert choose_dtype(checkpoint, "stored", device=CPU, rows=8) == (runs, "")
     assert choose_dtype(checkpoint, "auto", device=GPU, rows=8) == (runs, "")
@@ -57,7 +63,9 @@ def test_fp32_only_where_it_is_a_tenth_faster():
     assert faster(Timed(bf16=10.0, fp32=10.0)) == torch.bfloat16
 
 
-def test_measured_once_for_a_model_and_a_window_size(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_measured_once_for_a_model_and_a_window_size(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     asked = []
 
     def measure(shapes: Counter[tuple[int, int]], rows: int) -> Timed:
@@ -68,9 +76,19 @@ def test_measured_once_for_a_model_and_a_window_size(original: Path, tmp_path: P
     for _ in range(3):
         target = load_target(original, slots=1, context=32, dtype="auto", cache=tmp_path)
         assert target.dtype == torch.float32
-    assert target.dtype_reason.startswith("this model's products with 8 rows take 3.0 ms in bf16 and 2.0 ms in fp32 here, so fp32")
-    assert load_target(original, slots=1, context=32, dtype="auto", rows=16, cache=tmp_path).dtype == torch.bfloat16
-    assert load_target(write_llama(tmp_path / "llama"), slots=1, context=32, dtype="auto", cache=tmp_path).dtype == torch.float32
+    assert target.dtype_reason.startswith(
+        "this model's products with 8 rows take 3.0 ms in bf16 and 2.0 ms in fp32 here, so fp32"
+    )
+    assert (
+        load_target(original, slots=1, context=32, dtype="auto", rows=16, cache=tmp_path).dtype
+        == torch.bfloat16
+    )
+    assert (
+        load_target(
+            write_llama(tmp_path / "llama"), slots=1, context=32, dtype="auto", cache=tmp_path
+        ).dtype
+        == torch.float32
+    )
     assert asked == [8, 16, 8]
 
 
@@ -78,7 +96,9 @@ def test_what_is_measured_are_the_models_own_matrices(tmp_path: Path):
     tied = Checkpoint(write_llama(tmp_path / "tied", tie_word_embeddings=True, vocab_size=300))
     assert tied.matrices() == {(64, 64): 6, (32, 64): 6, (128, 64): 6, (64, 128): 3, (300, 64): 1}
     assert Checkpoint(write_llama(tmp_path / "own", vocab_size=300)).matrices() == tied.matrices()
-    per_layer = Checkpoint(write_gemma4(tmp_path / "per_layer", **PER_LAYER))  # whose table [320, 6 * 8] is only looked up
+    per_layer = Checkpoint(
+        write_gemma4(tmp_path / "per_layer", **PER_LAYER)
+    )  # whose table [320, 6 * 8] is only looked up
     assert per_layer.matrices().keys() >= {(320, 64), (48, 64), (8, 64)}
     assert (320, 48) not in per_layer.matrices()
 
@@ -86,12 +106,19 @@ def test_what_is_measured_are_the_models_own_matrices(tmp_path: Path):
 def test_the_probe_takes_both_dtypes_in_turns_and_ends_in_time(monkeypatch: pytest.MonkeyPatch):
     clock, seen = count(), []
     monkeypatch.setattr(dtypes.time, "perf_counter", lambda: 0.05 * next(clock))
-    monkeypatch.setattr(dtypes, "linear", lambda x, weight: seen.append((tuple(weight.shape), weight.dtype)))
+    monkeypatch.setattr(
+        dtypes, "linear", lambda x, weight: seen.append((tuple(weight.shape), weight.dtype))
+    )
     timed = time_products({(1 << 13, 1024): 2, (64, 32): 3}, 8)
-    assert len(seen) == 4 * (1 + dtypes.FEWEST)  # as few as are allowed: the clock was past the budget
+    assert len(seen) == 4 * (
+        1 + dtypes.FEWEST
+    )  # as few as are allowed: the clock was past the budget
     assert [dtype for _, dtype in seen[4:8]] == [torch.float32, torch.bfloat16] * 2
     assert [dtype for _, dtype in seen[8:12]] == [torch.bfloat16, torch.float32] * 2
-    assert seen[0][0] == (4096, 1024)  # a large matrix is cut, and its time scaled: 2 * 2 + 3 times 50 ms
+    assert seen[0][0] == (
+        4096,
+        1024,
+    )  # a large matrix is cut, and its time scaled: 2 * 2 + 3 times 50 ms
     assert timed == (pytest.approx(350), pytest.approx(350))
 
 

@@ -18,7 +18,14 @@ from mtp.targets.gemma.config import GemmaConfig
 from mtp.targets.layers.rope import frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
 from tests.support.checkpoints import rewrite
-from tests.support.gemma_checkpoints import EXPERTS, FULL, PER_LAYER, SLIDING, write_gemma3, write_gemma4
+from tests.support.gemma_checkpoints import (
+    EXPERTS,
+    FULL,
+    PER_LAYER,
+    SLIDING,
+    write_gemma3,
+    write_gemma4,
+)
 from tests.support.teacher import Teacher
 
 
@@ -42,7 +49,11 @@ PUBLISHED: dict[str, tuple[type, dict[str, Any]]] = {
             "global_head_dim": 512,
             "num_global_key_value_heads": None,
             "rope_parameters": {
-                FULL: {"partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0, "rope_type": "proportional"},
+                FULL: {
+                    "partial_rotary_factor": 0.25,
+                    "rope_theta": 1_000_000.0,
+                    "rope_type": "proportional",
+                },
                 SLIDING: {"rope_theta": 10_000.0, "rope_type": "default"},
             },
         },
@@ -60,8 +71,14 @@ PUBLISHED: dict[str, tuple[type, dict[str, Any]]] = {
             "use_bidirectional_attention": "vision",
         },
     ),
-    "gemma4, all layers alike": (Gemma4TextConfig, {"model_type": "gemma4_text", "head_dim": 32, "per_layer_config": {}}),
-    "gemma4, the last layer slides": (Gemma4TextConfig, {"model_type": "gemma4_text", "num_hidden_layers": 4}),
+    "gemma4, all layers alike": (
+        Gemma4TextConfig,
+        {"model_type": "gemma4_text", "head_dim": 32, "per_layer_config": {}},
+    ),
+    "gemma4, the last layer slides": (
+        Gemma4TextConfig,
+        {"model_type": "gemma4_text", "num_hidden_layers": 4},
+    ),
     "gemma3, nothing said": (Gemma3TextConfig, {"model_type": "gemma3_text"}),
     "gemma3, as 270M": (
         Gemma3TextConfig,
@@ -96,18 +113,28 @@ def test_a_published_config_is_read_as_transformers_reads_it(name: str):
     reference = kind(**json.loads(json.dumps(raw)))
     ours = GemmaConfig.read(raw)
     assert ours.layer_types == tuple(reference.layer_types)
-    assert (ours.vocab, ours.hidden, ours.max_positions) == (reference.vocab_size, reference.hidden_size, reference.max_position_embeddings)
+    assert (ours.vocab, ours.hidden, ours.max_positions) == (
+        reference.vocab_size,
+        reference.hidden_size,
+        reference.max_position_embeddings,
+    )
     assert ours.softcap is None
     for i, form in enumerate(ours.forms):
         layer = reference.per_layer_config[i] if kind is Gemma4TextConfig else reference
-        assert (form.size, form.kv_heads, form.heads) == (layer.head_dim, layer.num_key_value_heads, reference.num_attention_heads)
+        assert (form.size, form.kv_heads, form.heads) == (
+            layer.head_dim,
+            layer.num_key_value_heads,
+            reference.num_attention_heads,
+        )
         assert form.sliding == (reference.sliding_window if form.layer_type == SLIDING else None)
     for layer_type, rope in ours.ropes.items():
         given = reference.rope_parameters[layer_type]
         assert (rope.theta, rope.kind) == (given["rope_theta"], given["rope_type"])
         assert rope.factor == given.get("factor", 1.0)
     if kind is Gemma4TextConfig:
-        assert [form.shared for form in ours.forms] == [mode == "reuse" for mode in reference.kv_sharing_modes]
+        assert [form.shared for form in ours.forms] == [
+            mode == "reuse" for mode in reference.kv_sharing_modes
+        ]
         assert ours.per_layer == reference.hidden_size_per_layer_input
 
 
@@ -124,7 +151,9 @@ REFUSED4: dict[str, dict[str, Any]] = {
     "num_experts is None, expected a positive integer": {"enable_moe_block": True},
     "top_k_experts is 9, expected at most num_experts (8)": EXPERTS | {"top_k_experts": 9},
     "attention_bias is True": {"attention_bias": True},
-    "use_bidirectional_attention is 'all', supported: False": {"use_bidirectional_attention": "all"},
+    "use_bidirectional_attention is 'all', supported: False": {
+        "use_bidirectional_attention": "all"
+    },
     "hidden_activation is 'relu'": {"hidden_activation": "relu"},
     "layer_types is": {"layer_types": [SLIDING, FULL]},
     "num_kv_shared_layers is 3: of 4 layers, some would share what no layer has": {
@@ -134,13 +163,22 @@ REFUSED4: dict[str, dict[str, Any]] = {
     "num_kv_shared_layers is 4 of as many layers, expected fewer": {"num_kv_shared_layers": 4},
     "num_kv_shared_layers is -1, expected an integer >= 0": {"num_kv_shared_layers": -1},
     "sliding_window is 0, expected a positive integer": {"sliding_window": 0},
-    "per_layer_config of layer 3 sets sliding_window": {"per_layer_config": {"3": {"sliding_window": 4}}},
+    "per_layer_config of layer 3 sets sliding_window": {
+        "per_layer_config": {"3": {"sliding_window": 4}}
+    },
     "gives sliding_attention layers different heads": {"per_layer_config": {"0": {"head_dim": 24}}},
     "4 heads cannot share 3 key heads evenly": {"num_key_value_heads": 3},
-    "vocab_size_per_layer_input is 100, expected at least 320": {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 100},
+    "vocab_size_per_layer_input is 100, expected at least 320": {
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 100,
+    },
     "rope_type is 'yarn'": {"rope_parameters": {FULL: {"rope_type": "yarn"}}},
-    "partial_rotary_factor is None, expected a positive number": {"rope_parameters": {FULL: {"rope_type": "proportional"}}},
-    "final_logit_softcapping is -1.0, expected a positive number": {"final_logit_softcapping": -1.0},
+    "partial_rotary_factor is None, expected a positive number": {
+        "rope_parameters": {FULL: {"rope_type": "proportional"}}
+    },
+    "final_logit_softcapping is -1.0, expected a positive number": {
+        "final_logit_softcapping": -1.0
+    },
 }
 REFUSED3: dict[str, dict[str, Any]] = {
     "attn_logit_softcapping is 50.0, supported: None": {"attn_logit_softcapping": 50.0},
@@ -164,7 +202,9 @@ def copy(tmp_path: Path) -> Callable[[Path], Path]:
     return lambda folder: Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
-def configure(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], file: str = "config.json") -> None:
+def configure(
+    folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], file: str = "config.json"
+) -> None:
     path = folder / file
     path.write_text(json.dumps(change(json.loads(path.read_text()) if path.exists() else {})))
 
@@ -176,10 +216,16 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("family", "message"), [*(("gemma4", m) for m in REFUSED4), *(("gemma3", m) for m in REFUSED3)])
-def test_settings_that_are_not_followed_are_refused(request: pytest.FixtureRequest, copy: Any, family: str, message: str):
+@pytest.mark.parametrize(
+    ("family", "message"), [*(("gemma4", m) for m in REFUSED4), *(("gemma3", m) for m in REFUSED3)]
+)
+def test_settings_that_are_not_followed_are_refused(
+    request: pytest.FixtureRequest, copy: Any, family: str, message: str
+):
     folder = copy(request.getfixturevalue(family))
-    configure(folder, lambda config: config | (REFUSED4 if family == "gemma4" else REFUSED3)[message])
+    configure(
+        folder, lambda config: config | (REFUSED4 if family == "gemma4" else REFUSED3)[message]
+    )
     assert message in refusal(folder)
 
 
@@ -188,7 +234,14 @@ def test_settings_that_are_not_followed_are_refused(request: pytest.FixtureReque
 
 def test_m01_missing_renamed_and_misshaped_tensors_are_named(copy: Any, gemma4: Path):
     folder = copy(gemma4)
-    rewrite(folder, lambda tensors: {n.replace("0.layer_scalar", "0.layer_scale"): t for n, t in tensors.items() if "3.mlp.up" not in n})
+    rewrite(
+        folder,
+        lambda tensors: {
+            n.replace("0.layer_scalar", "0.layer_scale"): t
+            for n, t in tensors.items()
+            if "3.mlp.up" not in n
+        },
+    )
     message = refusal(folder)
     assert "missing model.layers.0.layer_scalar, model.layers.3.mlp.up_proj.weight" in message
     assert "unknown model.layers.0.layer_scale" in message
@@ -201,10 +254,24 @@ def test_m01_iv_gemma_3_stores_norms_as_an_offset_from_one_and_gemma_4_does_not(
     request: pytest.FixtureRequest, copy: Any, family: str, offset: float
 ):
     folder = copy(request.getfixturevalue(family))
-    rewrite(folder, lambda tensors: {n: torch.full_like(t, -0.033) if "norm" in n else t for n, t in tensors.items()})
+    rewrite(
+        folder,
+        lambda tensors: {
+            n: torch.full_like(t, -0.033) if "norm" in n else t for n, t in tensors.items()
+        },
+    )
     target = load(folder)
-    norms = [target.norm, *(norm for block in target.blocks for norm in (block.before_mixer, block.after_mlp, block.mixer.norm))]
-    assert all(torch.equal(norm.weight, torch.full_like(norm.weight, -0.033) + offset) for norm in norms)
+    norms = [
+        target.norm,
+        *(
+            norm
+            for block in target.blocks
+            for norm in (block.before_mixer, block.after_mlp, block.mixer.norm)
+        ),
+    ]
+    assert all(
+        torch.equal(norm.weight, torch.full_like(norm.weight, -0.033) + offset) for norm in norms
+    )
 
 
 def test_what_a_layer_that_shares_keys_and_values_stores_of_its_own_is_ignored(tmp_path: Path):
@@ -212,22 +279,43 @@ def test_what_a_layer_that_shares_keys_and_values_stores_of_its_own_is_ignored(t
     text = torch.arange(40) * 7 % 300
     expected = Teacher(load(folder), {0: text}, 1).prefill(0, 40)[0]
     layer = "model.layers.5.self_attn."
-    more = {"k_proj.weight": torch.ones(32, 64), "v_proj.weight": torch.ones(32, 64), "k_norm.weight": torch.ones(32)}
-    rewrite(folder, lambda tensors: tensors | {layer + name: tensor for name, tensor in more.items()})
+    more = {
+        "k_proj.weight": torch.ones(32, 64),
+        "v_proj.weight": torch.ones(32, 64),
+        "k_norm.weight": torch.ones(32),
+    }
+    rewrite(
+        folder, lambda tensors: tensors | {layer + name: tensor for name, tensor in more.items()}
+    )
     assert torch.equal(Teacher(load(folder), {0: text}, 1).prefill(0, 40)[0], expected)
 
 
 @pytest.mark.parametrize(
-    ("family", "language", "others"), [("gemma4", "model.language_model.", "model."), ("gemma3", "language_model.model.", "")]
+    ("family", "language", "others"),
+    [("gemma4", "model.language_model.", "model."), ("gemma3", "language_model.model.", "")],
 )
-def test_a_multimodal_folder_is_its_language_model(request: pytest.FixtureRequest, copy: Any, family: str, language: str, others: str):
+def test_a_multimodal_folder_is_its_language_model(
+    request: pytest.FixtureRequest, copy: Any, family: str, language: str, others: str
+):
     """In the layout of today, and in that of the Gemma 3 files that were published before it."""
     original = request.getfixturevalue(family)
     folder = copy(original)
-    more = {f"{others}{part}.weight": torch.ones(2) for part in ("vision_tower.x", "embed_vision.x", "multi_modal_projector.x")}
-    rewrite(folder, lambda tensors: more | {n.replace("model.", language, 1): t for n, t in tensors.items()})
+    more = {
+        f"{others}{part}.weight": torch.ones(2)
+        for part in ("vision_tower.x", "embed_vision.x", "multi_modal_projector.x")
+    }
+    rewrite(
+        folder,
+        lambda tensors: more | {n.replace("model.", language, 1): t for n, t in tensors.items()},
+    )
     configure(
-        folder, lambda text: {"model_type": family, "text_config": text, "vision_config": {"hidden_size": 3}, "eos_token_id": [1, 106]}
+        folder,
+        lambda text: {
+            "model_type": family,
+            "text_config": text,
+            "vision_config": {"hidden_size": 3},
+            "eos_token_id": [1, 106],
+        },
     )
     text = torch.arange(40) * 7 % 300
     logits = [Teacher(load(each), {0: text}, 1).prefill(0, 40)[0] for each in (original, folder)]
@@ -238,7 +326,9 @@ def test_a_multimodal_folder_is_its_language_model(request: pytest.FixtureReques
 def test_a07_stop_ids_of_the_generation_config_join_those_of_the_config(copy: Any, gemma4: Path):
     folder = copy(gemma4)
     configure(folder, lambda config: config | {"eos_token_id": 1})
-    configure(folder, lambda config: config | {"eos_token_id": [1, 106, 50]}, "generation_config.json")
+    configure(
+        folder, lambda config: config | {"eos_token_id": [1, 106, 50]}, "generation_config.json"
+    )
     assert Checkpoint(folder).stop_ids == {1, 106, 50}
 
 
@@ -247,7 +337,9 @@ def test_a07_stop_ids_of_the_generation_config_join_those_of_the_config(copy: An
 
 def test_p11_a_sliding_layer_loses_nothing_to_a_rejected_row(tmp_path: Path):
     """window 4, n = 6, a group of 4 at 6..9 of which two rows are kept; the row at 8 then sees 5, 6, 7, 8."""
-    folder = write_gemma4(tmp_path, sliding_window=4, layer_types=[SLIDING, SLIDING, FULL], num_hidden_layers=3)
+    folder = write_gemma4(
+        tmp_path, sliding_window=4, layer_types=[SLIDING, SLIDING, FULL], num_hidden_layers=3
+    )
     text = torch.randint(0, 300, (16,), generator=torch.Generator().manual_seed(1))
     expected = Gemma4ForCausalLM.from_pretrained(folder).eval()(text[None]).logits[0]
     other = text.clone()
@@ -268,5 +360,8 @@ def test_kv_is_the_last_layers_that_has_its_own(tmp_path: Path):
     assert target.kv(SLIDING)[0] is target.caches[1].keys
     assert target.kv(FULL)[1] is target.caches[2].values
     assert target.kv(FULL)[0].shape == (1, 1, 192, 32)
-    with pytest.raises(ValueError, match=r"layer type is 'linear_attention', expected 'sliding_attention' or 'full_attention'"):
+    with pytest.raises(
+        ValueError,
+        match=r"layer type is 'linear_attention', expected 'sliding_attention' or 'full_attention'",
+    ):
         target.kv("linear_attention")

@@ -54,8 +54,14 @@ print(memory("VmHWM") - before)  # of this process alone, unlike ru_maxrss, whic
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A checkpoint of 200 MB in bf16, in two files; how many numbers it holds."""
     folder = tmp_path_factory.mktemp("large")
-    shapes = {name: shape for name, shape in model_shapes(QwenConfig.read(CONFIG)).items() if name != "lm_head.weight"}
-    tensors = {name: torch.full(shape, 0.01, dtype=torch.bfloat16) for name, shape in shapes.items()}
+    shapes = {
+        name: shape
+        for name, shape in model_shapes(QwenConfig.read(CONFIG)).items()
+        if name != "lm_head.weight"
+    }
+    tensors = {
+        name: torch.full(shape, 0.01, dtype=torch.bfloat16) for name, shape in shapes.items()
+    }
     names = list(tensors)
     for part in (0, 1):
         save_file({name: tensors[name] for name in names[part::2]}, folder / f"{part}.safetensors")
@@ -63,11 +69,18 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return folder, sum(tensor.numel() for tensor in tensors.values())
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads a process's peak where Linux keeps it")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads a process's peak where Linux keeps it"
+)
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_peak_memory_is_that_of_the_weights(large: tuple[Path, int], dtype: str):
     folder, numbers = large
-    out = subprocess.run([sys.executable, "-c", GROWTH, str(folder), dtype], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [sys.executable, "-c", GROWTH, str(folder), dtype],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert out.returncode == 0, out.stderr
     share = int(out.stdout) / (numbers * {"bf16": 2, "fp32": 4}[dtype])
     assert 0.95 < share <= 1.15
@@ -75,30 +88,55 @@ def test_peak_memory_is_that_of_the_weights(large: tuple[Path, int], dtype: str)
 
 @pytest.mark.parametrize("stored", [torch.float16, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("wanted", [torch.float32, torch.bfloat16], ids=str)
-def test_every_dtype_is_converted_as_torch_does(tmp_path: Path, stored: torch.dtype, wanted: torch.dtype):
+def test_every_dtype_is_converted_as_torch_does(
+    tmp_path: Path, stored: torch.dtype, wanted: torch.dtype
+):
     folder = write_qwen3_5(tmp_path)
-    tensors = {name: tensor.to(stored) for name, tensor in load_file(folder / "model.safetensors").items()}
+    tensors = {
+        name: tensor.to(stored) for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     save_file(tensors, folder / "model.safetensors")
     target = load_target(folder, slots=1, context=32, dtype=wanted)
-    here = {name.removeprefix("model.layers.3."): t.to(wanted) for name, t in tensors.items() if name.startswith("model.layers.3.")}
+    here = {
+        name.removeprefix("model.layers.3."): t.to(wanted)
+        for name, t in tensors.items()
+        if name.startswith("model.layers.3.")
+    }
     assert torch.equal(target.embedding, tensors["model.embed_tokens.weight"].to(wanted))
-    queries = here["self_attn.q_proj.weight"].view(4, 2, 16, 64)  # per head: its query, then its gate
-    fused = [queries[:, 0].flatten(0, 1), here["self_attn.k_proj.weight"], here["self_attn.v_proj.weight"], queries[:, 1].flatten(0, 1)]
+    queries = here["self_attn.q_proj.weight"].view(
+        4, 2, 16, 64
+    )  # per head: its query, then its gate
+    fused = [
+        queries[:, 0].flatten(0, 1),
+        here["self_attn.k_proj.weight"],
+        here["self_attn.v_proj.weight"],
+        queries[:, 1].flatten(0, 1),
+    ]
     assert torch.equal(target.blocks[3].mixer.project, torch.cat(fused))
-    assert torch.equal(target.blocks[3].mlp.gate_up, torch.cat([here["mlp.gate_proj.weight"], here["mlp.up_proj.weight"]]))
+    assert torch.equal(
+        target.blocks[3].mlp.gate_up,
+        torch.cat([here["mlp.gate_proj.weight"], here["mlp.up_proj.weight"]]),
+    )
     assert all(weight.data_ptr() % 64 == 0 for weight in target.linear_weights())
 
 
 def test_numbers_of_another_kind_are_refused(tmp_path: Path):
     folder = write_qwen3_5(tmp_path)
     tensors = load_file(folder / "model.safetensors")
-    save_file(tensors | {"model.norm.weight": torch.zeros(64, dtype=torch.int8)}, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=r"of another dtype model\.norm\.weight I8 \(expected F32, BF16, F16"):
+    save_file(
+        tensors | {"model.norm.weight": torch.zeros(64, dtype=torch.int8)},
+        folder / "model.safetensors",
+    )
+    with pytest.raises(
+        ValueError, match=r"of another dtype model\.norm\.weight I8 \(expected F32, BF16, F16"
+    ):
         load_target(folder, slots=1, context=32)
 
 
 def header(tmp_path: Path, **entry: object) -> dict[str, Stored]:
-    text = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | entry}).encode()
+    text = json.dumps(
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | entry}
+    ).encode()
     (tmp_path / "one.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
     return stored_in(tmp_path / "one.safetensors")
 
@@ -110,7 +148,9 @@ def test_a_header_that_points_past_its_file_is_refused(tmp_path: Path):
             header(tmp_path, data_offsets=offsets, shape=shape)
 
 
-def test_progress_is_said_only_where_it_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_progress_is_said_only_where_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     clock = iter([0.0, 1.0, 2.5, 3.0, 5.0])
     monkeypatch.setattr(loading, "perf_counter", lambda: next(clock))
     line = loading.Loading()
@@ -118,7 +158,10 @@ def test_progress_is_said_only_where_it_takes_long(monkeypatch: pytest.MonkeyPat
         line(done * 10**9, 4 * 10**9)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == ["loading weights: 2.00 of 4.00 GB, 2 s", "loading weights: 4.00 of 4.00 GB, 5 s"]
+    assert err.splitlines() == [
+        "loading weights: 2.00 of 4.00 GB, 2 s",
+        "loading weights: 4.00 of 4.00 GB, 5 s",
+    ]
 
 
 def test_data_at_an_odd_offset_is_read(tmp_path: Path):
@@ -127,7 +170,9 @@ def test_data_at_an_odd_offset_is_read(tmp_path: Path):
     whole = (folder / "model.safetensors").read_bytes()
     length = int.from_bytes(whole[:8], "little")
     aligned = load_target(folder, slots=1, context=32).blocks[3].mixer.project
-    (folder / "model.safetensors").write_bytes((length + 1).to_bytes(8, "little") + whole[8 : 8 + length] + b" " + whole[8 + length :])
+    (folder / "model.safetensors").write_bytes(
+        (length + 1).to_bytes(8, "little") + whole[8 : 8 + length] + b" " + whole[8 + length :]
+    )
     assert torch.equal(load_target(folder, slots=1, context=32).blocks[3].mixer.project, aligned)
 
 
@@ -138,4 +183,6 @@ def test_a_slots_memory_is_what_the_page_on_models_says(tmp_path: Path, dtype: t
     held = sum(tensor.nbytes for cache in target.caches for tensor in (cache.keys, cache.values))
     assert held == slots * 128 * (1 * 2 * 2 * 16 * dtype.itemsize)
     (state,) = target.states
-    assert state.recurrent.nbytes + state.past_inputs.nbytes == slots * 3 * 4 * (4 * 16 * 16 + 3 * (2 * 2 * 16 + 4 * 16))
+    assert state.recurrent.nbytes + state.past_inputs.nbytes == slots * 3 * 4 * (
+        4 * 16 * 16 + 3 * (2 * 2 * 16 + 4 * 16)
+    )

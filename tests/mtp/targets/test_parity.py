@@ -48,13 +48,25 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (write_qwen3_5, Qwen3_5ForCausalLM, {}),
     "odd": (write_qwen3_5, Qwen3_5ForCausalLM, ODD),
     "one_head_tied": (write_qwen3_5, Qwen3_5ForCausalLM, ONE_HEAD),
-    "sharded": (write_qwen3_5, Qwen3_5ForCausalLM, {"max_shard_size": "200KB", "num_hidden_layers": 5}),
+    "sharded": (
+        write_qwen3_5,
+        Qwen3_5ForCausalLM,
+        {"max_shard_size": "200KB", "num_hidden_layers": 5},
+    ),
     "experts": (write_qwen3_5_moe, Qwen3_5MoeForCausalLM, {}),
-    "llama": (write_llama, LlamaForCausalLM, {"mtp": False, **NINE_HEADS, "rope_parameters": LLAMA3_ROPE}),
+    "llama": (
+        write_llama,
+        LlamaForCausalLM,
+        {"mtp": False, **NINE_HEADS, "rope_parameters": LLAMA3_ROPE},
+    ),
     "llama_linear": (write_llama, LlamaForCausalLM, {"mtp": False, "rope_parameters": LINEAR_ROPE}),
     "qwen2": (write_qwen2, Qwen2ForCausalLM, {"mtp": False}),
     "dense": (write_qwen3, Qwen3ForCausalLM, {"mtp": False}),
-    "dense_tied": (write_qwen3, Qwen3ForCausalLM, {"mtp": False, "tie_word_embeddings": True, "head_dim": 24}),
+    "dense_tied": (
+        write_qwen3,
+        Qwen3ForCausalLM,
+        {"mtp": False, "tie_word_embeddings": True, "head_dim": 24},
+    ),
     "gemma4": (gemma.write_gemma4, Gemma4ForCausalLM, {}),
     "gemma4_per_layer_shared": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.PER_LAYER),
     "gemma4_one_projection": (gemma.write_gemma4, Gemma4ForCausalLM, gemma.ONE_PROJECTION),
@@ -66,7 +78,9 @@ FORMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PreTrainedModel]:
+def models(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, PreTrainedModel]:
     write, reference, config = FORMS[request.param]
     folder = write(tmp_path_factory.mktemp(request.param), **config)
     assert (folder / "model.safetensors.index.json").is_file() == (request.param == "sharded")
@@ -89,7 +103,9 @@ def reference_rows(model: PreTrainedModel, texts: Tensor) -> tuple[Tensor, Tenso
 
 
 @pytest.mark.parametrize("chunk", [1_000, 64, 37, 1])
-def test_prompts_whole_and_in_chunks(models: tuple[Path, PreTrainedModel], target: Target, chunk: int):
+def test_prompts_whole_and_in_chunks(
+    models: tuple[Path, PreTrainedModel], target: Target, chunk: int
+):
     texts = some_texts(1)
     logits, hidden = reference_rows(models[1], texts)
     teacher = Teacher(target, dict(enumerate(texts)), SLOTS)
@@ -99,14 +115,32 @@ def test_prompts_whole_and_in_chunks(models: tuple[Path, PreTrainedModel], targe
         torch.testing.assert_close(rows, hidden[slot, :count], atol=TOLERANCE, rtol=0)
 
 
-def test_windows_of_every_mix_after_rejections_and_reuse(models: tuple[Path, PreTrainedModel], target: Target):
+def test_windows_of_every_mix_after_rejections_and_reuse(
+    models: tuple[Path, PreTrainedModel], target: Target
+):
     rng = random.Random(0)
     texts = some_texts(2)
     expected = reference_rows(models[1], texts)
     teacher = Teacher(target, dict(enumerate(texts)), SLOTS)
     for slot, count in enumerate([3, 60, 90]):
         teacher.prefill(slot, count, 50)
-    mixes = [(1,), (2,), (4,), (8,), (1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (2, 2), (2, 4), (4, 2), (4, 4), (1, 1, 1), (1, 2, 4)]
+    mixes = [
+        (1,),
+        (2,),
+        (4,),
+        (8,),
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (1, 4),
+        (4, 1),
+        (2, 2),
+        (2, 4),
+        (4, 2),
+        (4, 4),
+        (1, 1, 1),
+        (1, 2, 4),
+    ]
     mixes += [(2, 2, 2), (2, 4, 2), (4, 2, 2), (2, 2, 4), (3, 1, 4), (4, 2, 1)]
     for i, mix in enumerate(mixes):
         rows = dict(zip(rng.sample(range(SLOTS), len(mix)), mix, strict=True))
@@ -128,7 +162,12 @@ def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel],
     lengths = [5, 11, 24]
     with torch.inference_mode():
         outputs = [
-            model.generate(prompts[slot : slot + 1, :n], max_new_tokens=new + 8, do_sample=False, pad_token_id=0)[0]
+            model.generate(
+                prompts[slot : slot + 1, :n],
+                max_new_tokens=new + 8,
+                do_sample=False,
+                pad_token_id=0,
+            )[0]
             for slot, n in enumerate(lengths)
         ]
     teacher = Teacher(target, {}, SLOTS)
@@ -146,14 +185,23 @@ def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel],
             ahead = outputs[slot][lengths[slot] + len(emitted[slot]) :].clone()
             wrong = noise.randint(0, 4)
             ahead[wrong] = (ahead[wrong] + 1) % 300
-            teacher.texts[slot] = torch.cat([prompts[slot, : lengths[slot]], torch.tensor(emitted[slot]), ahead])
+            teacher.texts[slot] = torch.cat(
+                [prompts[slot, : lengths[slot]], torch.tensor(emitted[slot]), ahead]
+            )
         window, results = teacher.verify(rows)
         kept = {}
         for slot, size in rows.items():
             first = teacher.lengths[slot]
             picks = [int(results[slot, first + i].logits.argmax()) for i in range(size)]
             drafts = teacher.texts[slot][first + 1 : first + size].tolist()
-            agreed = next((i for i, (pick, draft) in enumerate(zip(picks, drafts, strict=False)) if pick != draft), len(drafts))
+            agreed = next(
+                (
+                    i
+                    for i, (pick, draft) in enumerate(zip(picks, drafts, strict=False))
+                    if pick != draft
+                ),
+                len(drafts),
+            )
             emitted[slot] += picks[: agreed + 1]
             kept[slot] = agreed + 1
         teacher.commit(window, kept)
@@ -162,7 +210,9 @@ def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel],
 
 
 @torch.inference_mode()
-def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_only(models: tuple[Path, PreTrainedModel]):
+def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_only(
+    models: tuple[Path, PreTrainedModel],
+):
     """The tolerance of a run's parity: 0.125, of logits whose standard deviation is 0.8. Where state recurs or rows are routed, random
     weights make a last bit grow in some rows, in transformers' as in ours: there picks are not compared."""
     folder, model = models
@@ -174,8 +224,12 @@ def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_o
     exact = model(texts).logits
     target = load_target(folder, slots=2, context=256, dtype=torch.bfloat16)
     teacher = Teacher(target, dict(enumerate(texts)), 2)
-    ours = torch.stack([target.logits(teacher.prefill(slot, LENGTH, 64)[1]).float() for slot in range(2)])
-    errors = [(logits - exact).square().mean(-1).median() for logits in (ours, reference)]  # of a row in the middle
+    ours = torch.stack(
+        [target.logits(teacher.prefill(slot, LENGTH, 64)[1]).float() for slot in range(2)]
+    )
+    errors = [
+        (logits - exact).square().mean(-1).median() for logits in (ours, reference)
+    ]  # of a row in the middle
     assert errors[0] < 1.2 * errors[1]
     if any(type(block.mixer) is GatedDelta for block in target.blocks) or "experts" in folder.name:
         return

@@ -97,7 +97,9 @@ QWEN_3: dict[str, Any] = {
 def test_published_sizes(raw: dict[str, Any], parameters: int, kv_bytes: int):
     """kv_bytes: of a token in bf16, as the page on models says."""
     config = QwenConfig.read(raw)
-    shapes = {name: shape for name, shape in model_shapes(config).items() if name != "lm_head.weight"}
+    shapes = {
+        name: shape for name, shape in model_shapes(config).items() if name != "lm_head.weight"
+    }
     assert sum(map(math.prod, shapes.values())) == parameters
     assert config.rope.theta == raw["rope_theta"]
     assert len(config.layer_types) * 2 * config.kv_heads * config.head_size * 2 == kv_bytes
@@ -114,6 +116,9 @@ def test_transformers_own_sizes_of_the_hybrids(reference: Any, kv_bytes: int, st
     config = QwenConfig.read(reference.to_dict())
     full = config.layer_types.count("full_attention")
     assert full * 2 * config.kv_heads * config.head_size * 2 == kv_bytes
-    state = config.linear_value_heads * config.linear_key_size * config.linear_value_size + (config.taps - 1) * config.linear_channels
+    state = (
+        config.linear_value_heads * config.linear_key_size * config.linear_value_size
+        + (config.taps - 1) * config.linear_channels
+    )
     assert (len(config.layer_types) - full) * 4 * state == state_bytes
     assert config.rope.rotary == config.head_size // 4

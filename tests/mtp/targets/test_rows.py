@@ -14,7 +14,14 @@ from mtp.buckets import Buckets
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from tests.support import gemma_checkpoints as gemma
-from tests.support.checkpoints import NINE_HEADS, ODD, write_llama, write_qwen2, write_qwen3_5, write_qwen3_5_moe
+from tests.support.checkpoints import (
+    NINE_HEADS,
+    ODD,
+    write_llama,
+    write_qwen2,
+    write_qwen3_5,
+    write_qwen3_5_moe,
+)
 from tests.support.teacher import Row, Teacher, ints
 from triton_kernels import Packed
 
@@ -52,8 +59,12 @@ def load(folder: Path, dtype: torch.dtype) -> DecoderTarget:
 
 def state_of(target: DecoderTarget, slot: int, length: int) -> list[Tensor]:
     """Everything committed of one slot."""
-    caches = [cache[slot, :, :length] for layer in target.caches for cache in (layer.keys, layer.values)]
-    recurrent = [table[:, slot] for state in target.states for table in (state.recurrent, state.past_inputs)]
+    caches = [
+        cache[slot, :, :length] for layer in target.caches for cache in (layer.keys, layer.values)
+    ]
+    recurrent = [
+        table[:, slot] for state in target.states for table in (state.recurrent, state.past_inputs)
+    ]
     return [tensor.clone() for tensor in (*recurrent, *caches)]
 
 
@@ -73,7 +84,9 @@ def poison_scratch(target: DecoderTarget, lengths: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_m03_alone_and_in_company_are_bit_equal_under_buckets(folder: Path, texts: Tensor, dtype: torch.dtype):
+def test_m03_alone_and_in_company_are_bit_equal_under_buckets(
+    folder: Path, texts: Tensor, dtype: torch.dtype
+):
     """One row at a time, alone; against groups of any size in any company, in other slots, after rejections, on poison. In fp32 some
     CPUs sum 4 rows in another order than 8."""
     buckets = Buckets((4, 8)) if dtype == torch.bfloat16 else Buckets((8,))
@@ -83,7 +96,9 @@ def test_m03_alone_and_in_company_are_bit_equal_under_buckets(folder: Path, text
         teacher = Teacher(load(folder, dtype), {0: texts[request]}, SLOTS, buckets=buckets)
         teacher.prefill(0, PROMPTS[request])
         for _ in range(NEW):
-            alone |= {(request, position): row for (_, position), row in teacher.step({0: 1}).items()}
+            alone |= {
+                (request, position): row for (_, position), row in teacher.step({0: 1}).items()
+            }
         states[request] = state_of(teacher.target, 0, PROMPTS[request] + NEW)
 
     rng = random.Random(1)
@@ -91,17 +106,26 @@ def test_m03_alone_and_in_company_are_bit_equal_under_buckets(folder: Path, text
         slot_of = rng.sample(range(SLOTS), SLOTS)
         request_in = {slot: request for request, slot in enumerate(slot_of)}
         target = load(folder, dtype)
-        teacher = Teacher(target, {slot_of[request]: texts[request] for request in range(SLOTS)}, SLOTS, buckets=buckets)
+        teacher = Teacher(
+            target,
+            {slot_of[request]: texts[request] for request in range(SLOTS)},
+            SLOTS,
+            buckets=buckets,
+        )
         for request, slot in enumerate(slot_of):
             teacher.prefill(slot, PROMPTS[request])
-        while open_slots := [s for s in range(SLOTS) if teacher.lengths[s] < PROMPTS[request_in[s]] + NEW]:
+        while open_slots := [
+            s for s in range(SLOTS) if teacher.lengths[s] < PROMPTS[request_in[s]] + NEW
+        ]:
             rows: dict[int, int] = {}
             for slot in rng.sample(open_slots, len(open_slots)):
                 left = PROMPTS[request_in[slot]] + NEW - teacher.lengths[slot]
                 if size := min(rng.choice([1, 2, 3, 4, 8]), left, 8 - sum(rows.values())):
                     rows[slot] = size
             poison_scratch(target, teacher.lengths)
-            for (slot, position), row in teacher.step(rows, {slot: rng.randint(0, size) for slot, size in rows.items()}).items():
+            for (slot, position), row in teacher.step(
+                rows, {slot: rng.randint(0, size) for slot, size in rows.items()}
+            ).items():
                 for got, want in zip(row, alone[request_in[slot], position], strict=True):
                     assert torch.equal(got, want), (slot, position, rows)
         for slot, request in request_in.items():
@@ -124,7 +148,9 @@ def test_m03_with_exact_rows_the_sums_differ_only_by_rounding(folder: Path, text
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_verify_changes_nothing_and_so_does_a_commit_of_nothing(folder: Path, texts: Tensor, dtype: torch.dtype):
+def test_verify_changes_nothing_and_so_does_a_commit_of_nothing(
+    folder: Path, texts: Tensor, dtype: torch.dtype
+):
     target = load(folder, dtype)
     teacher = Teacher(target, dict(enumerate(texts)), SLOTS)
     for slot, count in enumerate(PROMPTS):
@@ -135,11 +161,19 @@ def test_verify_changes_nothing_and_so_does_a_commit_of_nothing(folder: Path, te
     first = teacher.verify(rows)[1]
     poison_scratch(target, teacher.lengths)
     window, second = teacher.verify(rows)
-    assert all(torch.equal(a, b) for place in first for a, b in zip(first[place], second[place], strict=True))
+    assert all(
+        torch.equal(a, b)
+        for place in first
+        for a, b in zip(first[place], second[place], strict=True)
+    )
     target.commit(window, ints([0] * SLOTS))
-    assert all(same(state_of(target, slot, count), before[slot]) for slot, count in enumerate(PROMPTS))
+    assert all(
+        same(state_of(target, slot, count), before[slot]) for slot, count in enumerate(PROMPTS)
+    )
     target.commit(window, ints([0, 2, 0, 0]))
-    changed = [not same(state_of(target, slot, count), before[slot]) for slot, count in enumerate(PROMPTS)]
+    changed = [
+        not same(state_of(target, slot, count), before[slot]) for slot, count in enumerate(PROMPTS)
+    ]
     assert changed == [False, bool(target.states), False, False]
 
 
@@ -153,14 +187,21 @@ def test_padding_rows_touch_nothing(folder: Path, texts: Tensor):
     everything = [state_of(target, slot, 192) for slot in range(SLOTS)]
     real = int(packed.starts[-1])
     junk: dict[str, Tensor] = {}
-    for name, values in (("ids", [299, 7, 1]), ("positions", [4, 49, 60]), ("slots", [0, 1, 2]), ("group_index", [0, 3, 1])):
+    for name, values in (
+        ("ids", [299, 7, 1]),
+        ("positions", [4, 49, 60]),
+        ("slots", [0, 1, 2]),
+        ("group_index", [0, 3, 1]),
+    ):
         junk[name] = torch.cat([getattr(packed, name)[:real], ints(values)])
     logits, _ = target.verify(Packed(**junk, starts=packed.starts))
     assert all(same(state_of(target, slot, 192), everything[slot]) for slot in range(SLOTS))
     assert all(torch.equal(logits[i], row.logits) for i, row in enumerate(clean.values()))
 
 
-def test_a_faulty_draft_does_not_reach_the_rows_before_it_nor_the_next_window(folder: Path, texts: Tensor):
+def test_a_faulty_draft_does_not_reach_the_rows_before_it_nor_the_next_window(
+    folder: Path, texts: Tensor
+):
     texts = texts.clone()
     bad, n = 311, 50
     results = []
@@ -192,10 +233,14 @@ def test_p13_cache_row_and_rope_position_are_both_n(folder: Path, texts: Tensor)
     window = teacher.pack({2: rows})
     assert window.positions[:rows].tolist() == [50, 51, 52, 53]
     target.verify(window)
-    for cache, old, expected in zip(target.kv("full_attention"), before, whole.kv("full_attention"), strict=True):
+    for cache, old, expected in zip(
+        target.kv("full_attention"), before, whole.kv("full_attention"), strict=True
+    ):
         changed = (cache != old).any(3).any(1)  # [slots, context]
         assert changed.nonzero().tolist() == [[2, n + i] for i in range(rows)]
-        torch.testing.assert_close(cache[2, :, n : n + rows], expected[2, :, n : n + rows], atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            cache[2, :, n : n + rows], expected[2, :, n : n + rows], atol=1e-3, rtol=0
+        )
 
 
 def test_clear_leaves_nothing(folder: Path, texts: Tensor):

@@ -14,12 +14,33 @@ import triton_kernels as twins
 from bench.inputs.mixers import MAKERS, AttentionData, ConvData, DeltaData, to
 from bench.inputs.windows import WindowData, random_window
 from tests.emulator.driver import emulated
-from triton_kernels import accept, advance, argmax, attention, causal_conv, gated_delta, pack, split_attention
+from triton_kernels import (
+    accept,
+    advance,
+    argmax,
+    attention,
+    causal_conv,
+    gated_delta,
+    pack,
+    split_attention,
+)
 
-PARTS = {"accept": accept, "advance": advance, "argmax": argmax, "attention": attention, "causal_conv": causal_conv}
-KERNELS = SimpleNamespace(**PARTS, gated_delta=gated_delta, pack=pack, split_attention=split_attention)
+PARTS = {
+    "accept": accept,
+    "advance": advance,
+    "argmax": argmax,
+    "attention": attention,
+    "causal_conv": causal_conv,
+}
+KERNELS = SimpleNamespace(
+    **PARTS, gated_delta=gated_delta, pack=pack, split_attention=split_attention
+)
 STAGES = ("all", "accept", "plan")
-ATTENTION = {torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}  # of a result, values of about 1
+ATTENTION = {
+    torch.float32: 4e-6,
+    torch.float16: 2e-3,
+    torch.bfloat16: 2e-2,
+}  # of a result, values of about 1
 SUM = 2e-6  # of a sum in another order than the twin's, terms of about 1
 
 
@@ -31,23 +52,34 @@ def same(got: Any, want: Any) -> None:
 def check_argmax(data: WindowData, kernels: Any = KERNELS) -> None:
     arguments = data.argmax_arguments()
     bans = (arguments.get("banned"), arguments.get("banned_counts"))
-    same(kernels.argmax._launch(data.logits, data.vocab, *bans), twins.row_argmax_torch(**arguments))
-    same(kernels.argmax._launch(data.logits, data.vocab, None, None), twins.row_argmax_torch(data.logits, vocab=data.vocab))
+    same(
+        kernels.argmax._launch(data.logits, data.vocab, *bans), twins.row_argmax_torch(**arguments)
+    )
+    same(
+        kernels.argmax._launch(data.logits, data.vocab, None, None),
+        twins.row_argmax_torch(data.logits, vocab=data.vocab),
+    )
 
 
 def check_pack(data: WindowData, kernels: Any = KERNELS) -> None:
     arguments = data.pack_arguments()
-    tables = [arguments[name] for name in ("anchors", "drafts", "positions", "group_rows", "bucket")]
+    tables = [
+        arguments[name] for name in ("anchors", "drafts", "positions", "group_rows", "bucket")
+    ]
     same(kernels.pack._launch(*tables), twins.pack_window_torch(**arguments))
 
 
 def check_accept(data: WindowData, kernels: Any = KERNELS) -> None:
     arguments = data.accept_arguments()
     inputs = [arguments[name] for name in accept.INPUTS]
-    same(kernels.accept._launch(arguments["width"], *inputs), twins.accept_prefix_torch(**arguments))
+    same(
+        kernels.accept._launch(arguments["width"], *inputs), twins.accept_prefix_torch(**arguments)
+    )
 
 
-def check_advance(data: WindowData, kernels: Any = KERNELS, stages: tuple[str, ...] = STAGES) -> None:
+def check_advance(
+    data: WindowData, kernels: Any = KERNELS, stages: tuple[str, ...] = STAGES
+) -> None:
     for stage in stages:
         got, want = data.copy(), data.copy()
         options = data.advance_arguments(stage)
@@ -59,7 +91,13 @@ def check_advance(data: WindowData, kernels: Any = KERNELS, stages: tuple[str, .
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    torch.testing.assert_close(got, want, atol=SUM * want.nan_to_num().abs().max().clamp(min=1).item(), rtol=0, equal_nan=True)
+    torch.testing.assert_close(
+        got,
+        want,
+        atol=SUM * want.nan_to_num().abs().max().clamp(min=1).item(),
+        rtol=0,
+        equal_nan=True,
+    )
 
 
 def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
@@ -80,8 +118,13 @@ def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
             q, k, v, decay, beta = (x[row : row + 1] for x in data.verify_arguments()[:5])
             one = torch.ones_like(data.starts).index_fill_(0, torch.tensor([0]), 0)
             left = torch.empty_like(data.deltas[:1])
-            same(delta._launch_verify(q, k, v, decay, beta, states, one, deltas=left), out[row : row + 1])
-            delta._launch_commit(states[None], k[None], left[None], decay[None], one, torch.ones_like(data.kept))
+            same(
+                delta._launch_verify(q, k, v, decay, beta, states, one, deltas=left),
+                out[row : row + 1],
+            )
+            delta._launch_commit(
+                states[None], k[None], left[None], decay[None], one, torch.ones_like(data.kept)
+            )
 
 
 def check_causal_conv(data: ConvData, kernels: Any = KERNELS) -> None:
@@ -100,18 +143,40 @@ def check_attention(data: AttentionData, kernels: Any = KERNELS) -> None:
     got, want, one = to(data, "cpu"), to(data, "cpu"), to(data, "cpu")
     out = kernels.attention._launch(*got.tensors(), **data.options)
     twin = attention.window_attention_torch(*want.tensors(), **data.options)
-    torch.testing.assert_close(out, twin, atol=ATTENTION[out.dtype], rtol=ATTENTION[out.dtype], equal_nan=True)
-    same([cache.nan_to_num(7.0) for cache in (got.keys, got.values)], [cache.nan_to_num(7.0) for cache in (want.keys, want.values)])
+    torch.testing.assert_close(
+        out, twin, atol=ATTENTION[out.dtype], rtol=ATTENTION[out.dtype], equal_nan=True
+    )
+    same(
+        [cache.nan_to_num(7.0) for cache in (got.keys, got.values)],
+        [cache.nan_to_num(7.0) for cache in (want.keys, want.values)],
+    )
     for slot, first, rows in data.groups():
         for row in range(first, first + rows):
             starts = (torch.arange(len(data.starts)) > slot).int()
             cut = (None if x is None else x[row : row + 1] for x in (one.q, one.k, one.v))
-            alone = kernels.attention._launch(*cut, one.keys, one.values, data.positions[row : row + 1], starts, None, **data.options)
+            alone = kernels.attention._launch(
+                *cut,
+                one.keys,
+                one.values,
+                data.positions[row : row + 1],
+                starts,
+                None,
+                **data.options,
+            )
             same([alone.nan_to_num(7.0)], [out[row : row + 1].nan_to_num(7.0)])
 
 
-CHECKS: dict[str, Callable[..., None]] = {"argmax": check_argmax, "pack": check_pack, "accept": check_accept, "advance": check_advance}
-CHECKS |= {"attention": check_attention, "gated_delta": check_gated_delta, "causal_conv": check_causal_conv}
+CHECKS: dict[str, Callable[..., None]] = {
+    "argmax": check_argmax,
+    "pack": check_pack,
+    "accept": check_accept,
+    "advance": check_advance,
+}
+CHECKS |= {
+    "attention": check_attention,
+    "gated_delta": check_gated_delta,
+    "causal_conv": check_causal_conv,
+}
 CHECKS["advance all"] = partial(check_advance, stages=("all",))
 
 

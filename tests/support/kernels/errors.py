@@ -18,12 +18,21 @@ from bench.inputs.mixers import attention_data, to
 from tests.triton_kernels.test_attention_reference import reference
 from triton_kernels import attention
 
-CASES = [([3, 700, 130], [4, 4, 0], None, None), ([600, 0, 64], [1, 2, 4], 300, None), ([1100, 5], [4, 4], None, 30.0)]
+CASES = [
+    ([3, 700, 130], [4, 4, 0], None, None),
+    ([600, 0, 64], [1, 2, 4], 300, None),
+    ([1100, 5], [4, 4], None, 30.0),
+]
 
 
 def dot_in_bf16(builder: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
     """The interpreter keeps bf16 as 16-bit integers and would multiply those."""
-    values = [(x.data.astype(np.uint32) << 16).view(np.float32) if x.dtype == tl.bfloat16 else x.data.astype(np.float32) for x in (a, b)]
+    values = [
+        (x.data.astype(np.uint32) << 16).view(np.float32)
+        if x.dtype == tl.bfloat16
+        else x.data.astype(np.float32)
+        for x in (a, b)
+    ]
     return interpreter.TensorHandle(np.matmul(*values) + d.data, d.dtype.scalar)
 
 
@@ -34,14 +43,25 @@ def main() -> None:
         worst = [0.0, 0.0]
         for seed, (lengths, sizes, sliding, softcap) in enumerate(CASES):
             data = attention_data(
-                seed, lengths=lengths, sizes=sizes, shape=(6, 2, 64), dtype=dtype, sliding=sliding, softcap=softcap, poison=3e4
+                seed,
+                lengths=lengths,
+                sizes=sizes,
+                shape=(6, 2, 64),
+                dtype=dtype,
+                sliding=sliding,
+                softcap=softcap,
+                poison=3e4,
             )
             want = reference(data)
             for i, work in enumerate((attention._launch, attention.window_attention_torch)):
                 given = to(data, "cpu")
-                error = (work(*given.tensors(), **given.options).double() - want).abs().max() / want.abs().max()
+                error = (
+                    work(*given.tensors(), **given.options).double() - want
+                ).abs().max() / want.abs().max()
                 worst[i] = max(worst[i], float(error))
-        print(f"| {str(dtype).removeprefix('torch.')} | {worst[0]:.1e} | {worst[1]:.1e} |", flush=True)
+        print(
+            f"| {str(dtype).removeprefix('torch.')} | {worst[0]:.1e} | {worst[1]:.1e} |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -26,14 +26,25 @@ from tests.support.kernels.dot import sum_in_order
 from triton_kernels import split_attention
 
 FOLDER = Path(triton_kernels.__file__).parent
-FILES = ("argmax.py", "pack.py", "accept.py", "advance.py", "plan.py", "causal_conv.py", "gated_delta.py", "split_attention.py")
+FILES = (
+    "argmax.py",
+    "pack.py",
+    "accept.py",
+    "advance.py",
+    "plan.py",
+    "causal_conv.py",
+    "gated_delta.py",
+    "split_attention.py",
+)
 
 
 def kernel_lines(path: Path) -> set[int]:
     """First lines of the statements inside functions that Triton compiles."""
     lines: set[int] = set()
     for node in ast.parse(path.read_text()).body:
-        if not isinstance(node, ast.FunctionDef) or not any(ast.unparse(d) in ("jit", "kernel") for d in node.decorator_list):
+        if not isinstance(node, ast.FunctionDef) or not any(
+            ast.unparse(d) in ("jit", "kernel") for d in node.decorator_list
+        ):
             continue
         for statement in ast.walk(node):
             is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -63,7 +74,9 @@ def main() -> int:
         CHECKS["causal_conv"](MAKERS["causal_conv"](1, shape=(2, 1)))
         split_attention.SPLIT = 64
         options = {"sliding": 70, "softcap": 3.0, "counts": [2, 0], "dtype": torch.float16}
-        CHECKS["attention"](attention_data(1, lengths=[80, 0], sizes=[3, 1], shape=(2, 1, 8), **options))
+        CHECKS["attention"](
+            attention_data(1, lengths=[80, 0], sizes=[3, 1], shape=(2, 1, 8), **options)
+        )
         sys.settrace(None)
         for seed in map(int, sys.argv[1:]):
             for name in ("gated_delta", "causal_conv"):
@@ -72,7 +85,9 @@ def main() -> int:
     left = {name: sorted(kernel_lines(FOLDER / name) - ran[name]) for name in FILES}
     for name, lines in left.items():
         for line in lines:
-            print(f"{name}:{line}: {inspect.cleandoc((FOLDER / name).read_text().splitlines()[line - 1])}")
+            print(
+                f"{name}:{line}: {inspect.cleandoc((FOLDER / name).read_text().splitlines()[line - 1])}"
+            )
     return int(any(left.values()))
 
 

@@ -41,7 +41,11 @@ HYBRID: dict[str, Any] = {
     "tie_word_embeddings": True,
     "max_position_embeddings": 256,
 }
-WINDOWS = [((4, 0, 1), (2, 0, 1)), ((1, 2, 2), (1, 2, 0)), ((0, 1, 4), (0, 1, 4))]  # rows of each slot, and how many are kept
+WINDOWS = [
+    ((4, 0, 1), (2, 0, 1)),
+    ((1, 2, 2), (1, 2, 0)),
+    ((0, 1, 4), (0, 1, 4)),
+]  # rows of each slot, and how many are kept
 
 
 def on_kernels() -> ExitStack:
@@ -54,7 +58,12 @@ def on_kernels() -> ExitStack:
     return stack
 
 
-GEMMA: dict[str, Any] = {"num_hidden_layers": 3, "layer_types": [SLIDING, FULL, FULL], "num_kv_shared_layers": 1, "num_key_value_heads": 1}
+GEMMA: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "layer_types": [SLIDING, FULL, FULL],
+    "num_kv_shared_layers": 1,
+    "num_key_value_heads": 1,
+}
 
 
 def hybrid() -> tuple[torch.Tensor, ...]:
@@ -66,7 +75,9 @@ def hybrid() -> tuple[torch.Tensor, ...]:
     for number, (sizes, keeps) in enumerate(WINDOWS):
         groups, kept = (torch.tensor(each, dtype=torch.int32) for each in (sizes, keeps))
         drafts = torch.arange(9, dtype=torch.int32).view(3, 3) + number
-        window = pack_window(torch.full((3,), 5, dtype=torch.int32), drafts, lengths, groups, bucket=8)
+        window = pack_window(
+            torch.full((3,), 5, dtype=torch.int32), drafts, lengths, groups, bucket=8
+        )
         logits.append(target.verify(window)[0][: sum(sizes)])
         target.commit(window, kept)
         lengths = lengths + kept
@@ -84,8 +95,16 @@ def gemma() -> tuple[torch.Tensor, ...]:
     for cache in target.caches:
         cache.keys.normal_()
         cache.values.normal_()
-    lengths, groups, kept = (torch.tensor(each, dtype=torch.int32) for each in ([70, 0, 9], [4, 0, 2], [3, 0, 1]))
-    window = pack_window(torch.full_like(lengths, 5), torch.arange(9, dtype=torch.int32).view(3, 3), lengths, groups, bucket=8)
+    lengths, groups, kept = (
+        torch.tensor(each, dtype=torch.int32) for each in ([70, 0, 9], [4, 0, 2], [3, 0, 1])
+    )
+    window = pack_window(
+        torch.full_like(lengths, 5),
+        torch.arange(9, dtype=torch.int32).view(3, 3),
+        lengths,
+        groups,
+        bucket=8,
+    )
     logits, hidden = target.verify(window)
     drafted = drafter.advance(window, kept, window.ids, hidden, 3)
     return logits[:6], drafted.confidence[[0, 2]]
@@ -98,8 +117,12 @@ def main() -> None:
         with on_kernels():
             kernels = model()
         for i, (got, want) in enumerate(zip(kernels, twins, strict=True)):
-            if not torch.allclose(got, want, rtol=1e-4, atol=1e-5) or torch.equal(got, torch.zeros_like(got)):
-                print(f"{model.__name__}: result {i} differs by up to {float((got - want).abs().max())}")
+            if not torch.allclose(got, want, rtol=1e-4, atol=1e-5) or torch.equal(
+                got, torch.zeros_like(got)
+            ):
+                print(
+                    f"{model.__name__}: result {i} differs by up to {float((got - want).abs().max())}"
+                )
         if all(torch.equal(got, want) for got, want in zip(kernels, twins, strict=True)):
             print(f"{model.__name__}: equal in every bit: the kernels did not run")
 

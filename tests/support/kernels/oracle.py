@@ -19,16 +19,28 @@ def pick(row: Sequence[float], vocab: int, banned: Collection[int] = ()) -> tupl
     for token in range(vocab):
         if math.isnan(row[token]):
             return 0, True
-        if token not in banned and row[token] > -math.inf and (best is None or row[token] > row[best]):
+        if (
+            token not in banned
+            and row[token] > -math.inf
+            and (best is None or row[token] > row[best])
+        ):
             best = token
     return (0, True) if best is None else (best, False)
 
 
 def pack(
-    anchors: Sequence[int], drafts: Sequence[Sequence[int]], positions: Sequence[int], groups: Sequence[int], bucket: int
+    anchors: Sequence[int],
+    drafts: Sequence[Sequence[int]],
+    positions: Sequence[int],
+    groups: Sequence[int],
+    bucket: int,
 ) -> list[list[int]]:
     """ids, positions, slots, group_index, starts."""
-    rows = [(([anchors[s], *drafts[s]])[i], positions[s] + i, s, i) for s in range(len(groups)) for i in range(groups[s])]
+    rows = [
+        (([anchors[s], *drafts[s]])[i], positions[s] + i, s, i)
+        for s in range(len(groups))
+        for i in range(groups[s])
+    ]
     rows += [(0, 0, 0, 0)] * (bucket - len(rows))
     return [*map(list, zip(*rows, strict=True)), [sum(groups[:s]) for s in range(len(groups) + 1)]]
 
@@ -39,10 +51,16 @@ def view(data: dict[str, Any], limits: dict[str, Any], slot: int) -> SlotView:
     return SlotView(slot, held, room, data["positions"][slot], limits["context"][slot])
 
 
-def plan(state: dict[str, Any], limits: dict[str, Any], rows: int, policy: str, k: int) -> WindowPlan:
+def plan(
+    state: dict[str, Any], limits: dict[str, Any], rows: int, policy: str, k: int
+) -> WindowPlan:
     views = [view(state, limits, slot) for slot in range(len(state["live"])) if state["live"][slot]]
     start = state["start"][0]
-    return rotate_grow(views, rows=rows, start=start) if policy == "rotate_grow" else static_k(views, k=k, rows=rows, start=start)
+    return (
+        rotate_grow(views, rows=rows, start=start)
+        if policy == "rotate_grow"
+        else static_k(views, k=k, rows=rows, start=start)
+    )
 
 
 def advance(stage: str, data: WindowData) -> dict[str, Any]:
@@ -64,7 +82,13 @@ def advance(stage: str, data: WindowData) -> dict[str, Any]:
     return {"state": list(state.values()), "window": window, "picks": picks, "result": result}
 
 
-def _accept(state: dict[str, Any], limits: dict[str, Any], window: list[list[int]], data: WindowData, depth: int) -> tuple[list, list]:
+def _accept(
+    state: dict[str, Any],
+    limits: dict[str, Any],
+    window: list[list[int]],
+    data: WindowData,
+    depth: int,
+) -> tuple[list, list]:
     ids, _, _, _, starts = window
     rows, proposals = data.logits.tolist(), data.proposals.tolist()
     picks = [0] * len(ids)
@@ -91,7 +115,9 @@ def _accept(state: dict[str, Any], limits: dict[str, Any], window: list[list[int
             faults=faults,
         )
         kept = outcome.kept
-        for field, value in enumerate((len(group), kept, FINISH.index(outcome.finish), *outcome.tokens)):
+        for field, value in enumerate(
+            (len(group), kept, FINISH.index(outcome.finish), *outcome.tokens)
+        ):
             result[field][slot] = value
         state["produced"][slot] += kept
         state["positions"][slot] += kept

@@ -45,7 +45,9 @@ def planted(fault: Fault, folder: Path) -> Iterator[Any]:
         (package / path.name).write_text(text)
     sys.path.insert(0, str(folder))
     try:
-        yield SimpleNamespace(**{part: importlib.import_module(f"{name}.{part}") for part in vars(KERNELS)})
+        yield SimpleNamespace(
+            **{part: importlib.import_module(f"{name}.{part}") for part in vars(KERNELS)}
+        )
     finally:
         sys.path.remove(str(folder))
         for module in [module for module in sys.modules if module.partition(".")[0] == name]:

@@ -53,7 +53,9 @@ def advance_window(stage: str, policy: str, k: int = 0) -> Any:
     limits = SlotLimits(*(zeros(4) for _ in range(4)), zeros(4, 16), zeros(4))
     window = Packed(*(zeros(8) for _ in range(4)), zeros(5))
     logits = None if stage == "plan" else zeros(8, 4096, dtype=torch.bfloat16)
-    arguments = advance._check(stage, state, limits, window, logits, None, None, 8, policy, k, (1, 2, 4), dense=True)
+    arguments = advance._check(
+        stage, state, limits, window, logits, None, None, 8, policy, k, (1, 2, 4), dense=True
+    )
     return advance._launch(*arguments)
 
 
@@ -62,8 +64,16 @@ def floats(*shape: int) -> torch.Tensor:
 
 
 def gated_delta_verify() -> Any:
-    rows = (floats(8, 16, 128), floats(8, 16, 128), floats(8, 32, 128), floats(8, 32), floats(8, 32))
-    return gated_delta._launch_verify(*rows, floats(4, 32, 128, 128), zeros(5), deltas=floats(8, 32, 128))
+    rows = (
+        floats(8, 16, 128),
+        floats(8, 16, 128),
+        floats(8, 32, 128),
+        floats(8, 32),
+        floats(8, 32),
+    )
+    return gated_delta._launch_verify(
+        *rows, floats(4, 32, 128, 128), zeros(5), deltas=floats(8, 32, 128)
+    )
 
 
 def gated_delta_commit() -> Any:
@@ -86,13 +96,19 @@ WINDOW: dict[str, Callable[[], Any]] = {
 STATE: dict[str, Callable[[], Any]] = {
     "gated_delta_verify": gated_delta_verify,
     "gated_delta_commit": gated_delta_commit,
-    "causal_conv_verify": lambda: causal_conv._launch_verify(floats(8, 8192), floats(4, 8192), floats(4, 3, 8192), zeros(5)),
-    "causal_conv_commit": lambda: causal_conv._launch_commit(floats(2, 4, 3, 8192), floats(2, 8, 8192), zeros(5), zeros(4)),
+    "causal_conv_verify": lambda: causal_conv._launch_verify(
+        floats(8, 8192), floats(4, 8192), floats(4, 3, 8192), zeros(5)
+    ),
+    "causal_conv_commit": lambda: causal_conv._launch_commit(
+        floats(2, 4, 3, 8192), floats(2, 8, 8192), zeros(5), zeros(4)
+    ),
 }
 VARIANTS = WINDOW | STATE
 
 
-def window_attention(dtype: torch.dtype, heads: int, kv_heads: int, size: int, **options: Any) -> Any:
+def window_attention(
+    dtype: torch.dtype, heads: int, kv_heads: int, size: int, **options: Any
+) -> Any:
     rows = (zeros(8, n, size, dtype=dtype) for n in (heads, kv_heads, kv_heads))
     caches = (zeros(4, kv_heads, 4096, size, dtype=dtype) for _ in range(2))
     return attention._launch(*rows, *caches, zeros(8), zeros(5), zeros(4), scale=1.0, **options)
@@ -102,7 +118,9 @@ ATTENTION: dict[str, Callable[[], Any]] = {
     "bf16, 16 heads of 128 over 2": lambda: window_attention(torch.bfloat16, 16, 2, 128),
     "bf16, 32 heads of 128 over 2": lambda: window_attention(torch.bfloat16, 32, 2, 128),
     "bf16, 16 heads of 256 over 2": lambda: window_attention(torch.bfloat16, 16, 2, 256),
-    "bf16, 4 heads of 256 over 1, sliding, capped": lambda: window_attention(torch.bfloat16, 4, 1, 256, sliding=512, softcap=50.0),
+    "bf16, 4 heads of 256 over 1, sliding, capped": lambda: window_attention(
+        torch.bfloat16, 4, 1, 256, sliding=512, softcap=50.0
+    ),
     "bf16, 8 heads of 512 over 1": lambda: window_attention(torch.bfloat16, 8, 1, 512),
     "bf16, 9 heads of 64 over 3": lambda: window_attention(torch.bfloat16, 9, 3, 64),
     "fp16, 16 heads of 128 over 2": lambda: window_attention(torch.float16, 16, 2, 128),
@@ -135,13 +153,19 @@ def launches(variant: Callable[[], Any], arch: int | str) -> list[Launch]:
 
 def table() -> str:
     return "\n".join(
-        [f"Triton {triton.__version__}: registers a thread / instructions / barriers.", "", *rows(VARIANTS, compiled, _barriers)]
+        [
+            f"Triton {triton.__version__}: registers a thread / instructions / barriers.",
+            "",
+            *rows(VARIANTS, compiled, _barriers),
+        ]
     )
 
 
 def attention_table() -> str:
     head = f"Triton {triton.__version__}: registers a thread / instructions / KB of shared memory a program."
-    return "\n".join([head, "", *rows(ATTENTION, lambda name, arch: attention_kernels(name, arch)[0], _shared)])
+    return "\n".join(
+        [head, "", *rows(ATTENTION, lambda name, arch: attention_kernels(name, arch)[0], _shared)]
+    )
 
 
 def _barriers(launch: Launch) -> str:
@@ -152,13 +176,17 @@ def _shared(launch: Launch) -> str:
     return f"{launch.shared / 1024:.0f}"
 
 
-def rows(names: Iterable[str], made: Callable[[str, int], Launch], last: Callable[[Launch], str]) -> Iterator[str]:
+def rows(
+    names: Iterable[str], made: Callable[[str, int], Launch], last: Callable[[Launch], str]
+) -> Iterator[str]:
     yield "| kernel | warps | " + " | ".join(f"sm_{arch}" for arch in ARCHS) + " |"
     yield "|---" * (len(ARCHS) + 2) + "|"
     for name in names:
         found = [made(name, arch) for arch in ARCHS]
         used = [(resources(launch.files["cubin"]), launch) for launch in found]
-        cells = [f"{each.registers} / {each.instructions} / {last(launch)}" for each, launch in used]
+        cells = [
+            f"{each.registers} / {each.instructions} / {last(launch)}" for each, launch in used
+        ]
         yield f"| {name} | {found[0].warps} | " + " | ".join(cells) + " |"
 
 

@@ -36,19 +36,27 @@ COST = LinearCost(base=0.02, row=0.005, draft=0.0)  # one row alone: 25 ms
 
 
 def rows_of(policy: Policy, views, rows: int = 8, start: int = 0) -> dict[int, int]:
-    return {group.slot: group.rows for group in policy.decide(views, rows=rows, start=start).plan.groups}
+    return {
+        group.slot: group.rows for group in policy.decide(views, rows=rows, start=start).plan.groups
+    }
 
 
 def test_rotate_anchors_first_by_hand():
     policy = RotateAnchorsFirst()
-    assert rows_of(policy, [view(slot) for slot in range(8)]) == dict.fromkeys(range(8), 1)  # rotate_grow: 4 slots, 2 rows each
+    assert rows_of(policy, [view(slot) for slot in range(8)]) == dict.fromkeys(
+        range(8), 1
+    )  # rotate_grow: 4 slots, 2 rows each
     assert rows_of(policy, [view(slot) for slot in range(5)]) == {0: 2, 1: 2, 2: 2, 3: 1, 4: 1}
     assert rows_of(policy, [view(slot) for slot in range(3)], start=1) == {0: 2, 1: 4, 2: 2}
     assert rows_of(policy, [view(0), view(1, held=0), view(2, held=2)]) == {0: 4, 1: 1, 2: 2}
 
 
 def test_least_confident_first_by_hand():
-    views = [view(0, confidence=(0.9, 0.9, 0.9)), view(1, confidence=(0.2, 0.2, 0.2)), view(2, confidence=(0.5, 0.5, 0.5))]
+    views = [
+        view(0, confidence=(0.9, 0.9, 0.9)),
+        view(1, confidence=(0.2, 0.2, 0.2)),
+        view(2, confidence=(0.5, 0.5, 0.5)),
+    ]
     assert rows_of(LeastConfidentFirst(), views) == {0: 2, 1: 4, 2: 2}
 
 
@@ -56,7 +64,10 @@ def test_confidence_by_hand():
     """mu before the first window: 2 tokens / 30 ms = 67 a second, so a row costs 0.33 tokens."""
     views = [view(0, confidence=(0.9, 0.9, 0.9)), view(1, confidence=(0.5, 0.4, 0.3))]
     assert rows_of(Confidence(cost=COST), views) == {0: 4, 1: 2}
-    assert rows_of(Confidence(cost=COST), [view(0, confidence=(0.3, 0.9, 0.9)), view(1, confidence=(0.9, 0.2, 0.9))]) == {0: 1, 1: 2}
+    assert rows_of(
+        Confidence(cost=COST),
+        [view(0, confidence=(0.3, 0.9, 0.9)), view(1, confidence=(0.9, 0.2, 0.9))],
+    ) == {0: 1, 1: 2}
 
 
 def test_survival_topk_by_hand():
@@ -64,7 +75,10 @@ def test_survival_topk_by_hand():
     views = [view(0, confidence=(0.9, 0.9, 0.9)), view(1, confidence=(0.5, 0.4, 0.3))]
     assert rows_of(SurvivalTopk(cost=COST), views) == {0: 4, 1: 2}
     dear = LinearCost(base=0.001, row=0.02)
-    assert rows_of(SurvivalTopk(cost=dear), views) == {0: 1, 1: 1}  # 2 tokens / 41 ms beat 1 / 21 and 2.9 / 61
+    assert rows_of(SurvivalTopk(cost=dear), views) == {
+        0: 1,
+        1: 1,
+    }  # 2 tokens / 41 ms beat 1 / 21 and 2.9 / 61
 
 
 def test_learnt_rates_by_hand():
@@ -81,8 +95,20 @@ def test_calibration_learns_that_confidence_is_upside_down():
     policy = Calibrated(cost=COST).open()
     for number in range(400):
         good = number % 2 == 0
-        policy.observe(window_result(slot_result("r0", [7 if good else 8], rows=1, drafts=(7,), confidence=(0.1 if number % 2 else 0.9,))))
-    high, low = (policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.9, 0.1))
+        policy.observe(
+            window_result(
+                slot_result(
+                    "r0",
+                    [7 if good else 8],
+                    rows=1,
+                    drafts=(7,),
+                    confidence=(0.1 if number % 2 else 0.9,),
+                )
+            )
+        )
+    high, low = (
+        policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.9, 0.1)
+    )
     assert high < 0.2 < 0.8 < low
 
 
@@ -92,16 +118,30 @@ def test_useless_confidence_leaves_the_own_rate():
     for number in range(3000):
         said = 0.95 if (number * 7919) % 13 < 6 else 0.3
         right = (number * 104729) % 10 < 6
-        policy.observe(window_result(slot_result("r0", [7 if right else 8], rows=1, drafts=(7,), confidence=(said,))))
-    high, low = (policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.95, 0.3))
+        policy.observe(
+            window_result(
+                slot_result("r0", [7 if right else 8], rows=1, drafts=(7,), confidence=(said,))
+            )
+        )
+    high, low = (
+        policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0]
+        for said in (0.95, 0.3)
+    )
     assert abs(high - low) < 0.15
     assert 0.4 < low < 0.75
 
 
 def test_hindsight_and_oracle_by_hand():
-    tape = Tape((1, 2, 3, 4, 5), (3, 0, 1, 0, 0), truth=((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), (0.6, 0.2, 0.1), (0.5,) * 3, (0.5,) * 3))
+    tape = Tape(
+        (1, 2, 3, 4, 5),
+        (3, 0, 1, 0, 0),
+        truth=((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), (0.6, 0.2, 0.1), (0.5,) * 3, (0.5,) * 3),
+    )
     oracle = TapeOracle({"r0": tape})
-    for policy, rows in ((Hindsight(cost=COST, oracle=oracle), [4, 1, 2]), (OracleP(cost=COST, oracle=oracle), [4, 1, 2])):
+    for policy, rows in (
+        (Hindsight(cost=COST, oracle=oracle), [4, 1, 2]),
+        (OracleP(cost=COST, oracle=oracle), [4, 1, 2]),
+    ):
         opened, found = policy.open(), []
         opened.observe(window_result(slot_result("r0", [1], rows=0)))
         for token in (2, 3, 4):
@@ -134,7 +174,9 @@ def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
     """What is known of a request survives while others run, and dies with it; the configured object never learns."""
     policy = EVERY[name].open()
     for _ in range(30):
-        policy.observe(window_result(slot_result("r0", [5], rows=2, drafts=(5, 5, 5), confidence=(0.9,) * 3)))
+        policy.observe(
+            window_result(slot_result("r0", [5], rows=2, drafts=(5, 5, 5), confidence=(0.9,) * 3))
+        )
     before = policy.run.estimator.survival(view(0)) if hasattr(policy, "run") else None
     for number in range(1000):
         request = f"other-{number}"
@@ -162,7 +204,9 @@ def test_a_probe_every_32_windows_or_for_at_most_a_300th_of_the_time(draft, prob
         player.window(False)
         depths.append(player.held)
     assert depths[:24] == [3] * 24
-    assert [number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24] == probed
+    assert [
+        number + 1 for number, depth in enumerate(depths) if depth == 3 and number >= 24
+    ] == probed
 
 
 def test_nothing_is_drafted_where_anchors_fill_the_window():
@@ -178,7 +222,11 @@ def test_depth_sees_a_staircase_as_it_is():
     chosen = []
     for cost in (line, StaircaseCost(line, (4, 8))):
         shape = CostTable.of(cost, 8, 0)
-        chosen.append(best_depth([[(0.6, 0.15, 0.05)]], cost, shape, 0.8, rows=8, entered=1, sizes=(1, 2, 4), most=3))
+        chosen.append(
+            best_depth(
+                [[(0.6, 0.15, 0.05)]], cost, shape, 0.8, rows=8, entered=1, sizes=(1, 2, 4), most=3
+            )
+        )
     assert chosen == [1, 3]
 
 
@@ -197,7 +245,10 @@ def test_adaptive_beats_static_and_the_published_policy_where_work_is_mixed():
     cost = LinearCost()  # b / a = 0.23
     for regime, least in (("mixed", 1.03), ("switch", 1.02)):
         tapes = texts(regime, 6, 500, 11)
-        best = max(tokens_per_s(policy, tapes, cost) for policy in (StaticK(0), StaticK(1), StaticK(3), RotateGrow()))
+        best = max(
+            tokens_per_s(policy, tapes, cost)
+            for policy in (StaticK(0), StaticK(1), StaticK(3), RotateGrow())
+        )
         assert tokens_per_s(Adaptive(cost=cost), tapes, cost) > least * best
 
 

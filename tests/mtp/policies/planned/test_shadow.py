@@ -7,7 +7,10 @@ from tests.support.policy_results import slot_result, window_result
 
 
 def verdicts(shadow: Shadow, *args, **kwargs) -> list[tuple[int, bool, bool]]:
-    return [(verdict.place, verdict.hit, verdict.verified) for verdict in shadow.observe(window_result(slot_result("a", *args, **kwargs)))]
+    return [
+        (verdict.place, verdict.hit, verdict.verified)
+        for verdict in shadow.observe(window_result(slot_result("a", *args, **kwargs)))
+    ]
 
 
 def held(drafts: tuple[int, ...]) -> Shadow:
@@ -36,7 +39,12 @@ def test_several_open_chains():
     shadow = held((5, 6, 7))
     assert verdicts(shadow, [5], rows=1, drafts=(6, 8)) == [(0, True, False)]
     shadow.hold("a", (6, 8), (), (0.7, 0.7))
-    assert sorted(verdicts(shadow, [6, 7], rows=2)) == [(0, True, True), (1, False, False), (1, True, False), (2, True, False)]
+    assert sorted(verdicts(shadow, [6, 7], rows=2)) == [
+        (0, True, True),
+        (1, False, False),
+        (1, True, False),
+        (2, True, False),
+    ]
 
 
 def test_a_last_window_teaches_nothing():
@@ -52,4 +60,8 @@ def test_a_park_changes_nothing():
     shadow = held((5, 6, 7))
     for _ in range(100):
         assert shadow.observe(window_result(slot_result("b", [1]))) == []
-    assert verdicts(shadow, [5, 6, 7, 8], rows=4) == [(0, True, True), (1, True, True), (2, True, True)]
+    assert verdicts(shadow, [5, 6, 7, 8], rows=4) == [
+        (0, True, True),
+        (1, True, True),
+        (2, True, True),
+    ]
