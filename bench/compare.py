@@ -9,13 +9,15 @@ from bench.rows import Row, name_of, of_kind, read_rows
 
 
 def compared(a: Sequence[Row], b: Sequence[Row]) -> list[str]:
-    """Markdown. outside: whether B's median lies outside A's 20 to 80%; cases of one file alone are counted, not shown."""
+    """Markdown. outside: whether B's median lies outside A's 20 to 80%; cases of one file alone
+    are counted, not shown."""
     before, after = (
         {(*name_of(row), row["implementation"]): row for row in rows} for rows in (a, b)
     )
     both = [name for name in before if name in after]
     lines = [
-        "| operation | shape | mode | implementation | A p50 us | B p50 us | B / A | outside A's 20-80% |",
+        "| operation | shape | mode | implementation | A p50 us | B p50 us | B / A | outside A's "
+        "20-80% |",
         "|---" * 8 + "|",
     ]
     for name in both:
@@ -40,12 +42,14 @@ def main() -> int:
     try:
         if len(sys.argv) != 3:
             raise ValueError(
-                f"{len(sys.argv) - 1} files are given, expected two: make bench-compare A=before.jsonl B=after.jsonl"
+                f"{len(sys.argv) - 1} files are given, expected two: make bench-compare "
+                "A=before.jsonl B=after.jsonl"
             )
         a, b = (of_kind(read_rows(path), "timing") for path in sys.argv[1:])
         if differ := {row["evidence"] for row in a} ^ {row["evidence"] for row in b}:
             raise ValueError(
-                f"one file has rows of a {' and a '.join(sorted(differ))}, the other has none: a CPU's times say nothing of a GPU's"
+                f"one file has rows of a {' and a '.join(sorted(differ))}, the other has none: a "
+                "CPU's times say nothing of a GPU's"
             )
     except ValueError as wrong:
         print(f"error: {wrong}", file=sys.stderr)

@@ -1,8 +1,11 @@
-"""`python -m bench.engine`: decoding speed of a target and its drafter on this machine, against plain decoding and transformers.
+"""`python -m bench.engine`: decoding speed of a target and its drafter on this machine, against
+plain decoding and transformers.
 
-Two ways alternate in one process (ABBA); their tokens are compared before a ratio is shown; prefill is taken off on both sides the same
-way; a ratio is a median over pairs with its 95% interval by bootstrap over pairs. Rows go to bench/results/<machine>-<date>.jsonl.
-Further arguments are overrides of a run (`target.dtype=fp32`). Exit code 1 where a policy's tokens differ, 2 for bad input.
+Two ways alternate in one process (ABBA); their tokens are compared before a ratio is shown; prefill
+is taken off on both sides the same way; a ratio is a median over pairs with its 95% interval by
+bootstrap over pairs. Rows go to bench/results/<machine>-<date>.jsonl. Further arguments are
+overrides of a run (`target.dtype=fp32`). Exit code 1 where a policy's tokens differ, 2 for bad
+input.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from bench.decoding.alternating import product
 from bench.decoding.comparisons import Comparison, against, decode_row, figures, speculation
@@ -22,11 +24,13 @@ from bench.decoding.transformers_peer import assistance, load_transformers
 from bench.decoding.window_time import windows
 from bench.rows import RESULTS, Row, default_stem, write_rows_to
 from experiments.config.checks import BadInput
+from experiments.config.command import Command
 from mtp.costs import Cost
 
 
 class Bench:
-    """options: of the command line; more: overrides of a run; path: the file of rows. Prints and writes as it goes."""
+    """options: of the command line; more: overrides of a run; path: the file of rows. Prints and
+    writes as it goes."""
 
     def __init__(self, options: argparse.Namespace, more: Sequence[str], path: Path) -> None:
         self.options, self.path = options, path
@@ -51,11 +55,12 @@ class Bench:
     def run(self) -> int:
         options = self.options
         model = self.load(max(options.requests))
+        # `auto` looks once
         self.more += (
             []
             if any("target.dtype=" in one for one in self.more)
             else [f"target.dtype={model.dtype}"]
-        )  # `auto` looks once
+        )
         print(f"{model.name} in {model.dtype} on {model.made.device}")
         cost = self.windows(model)
         texts = {}
@@ -68,7 +73,8 @@ class Bench:
                 new=options.tokens,
             )
             print(
-                f"{kind}: {len(texts[kind])} texts of {options.prompt} + {options.tokens} tokens that do not loop"
+                f"{kind}: {len(texts[kind])} texts of {options.prompt} + {options.tokens} tokens "
+                "that do not loop"
             )
         cases = [
             (kind, found[:n])
@@ -78,7 +84,8 @@ class Bench:
         ]
         if not cases:
             raise BadInput(
-                f"--tokens is {options.tokens}: no text of that length goes without loops, expected fewer"
+                f"--tokens is {options.tokens}: no text of that length goes without loops, "
+                "expected fewer"
             )
         compared = self.speculation(cases, cost)
         if options.transformers:
@@ -112,8 +119,8 @@ class Bench:
         fewest = min(self.options.rows)
         compared = []
         print(
-            "\n| workload | requests | rows | policy | plain, ms/token | ms/token | ratio (95%) | tokens |\n|"
-            + "---|" * 8
+            "\n| workload | requests | rows | policy | plain, ms/token | ms/token | ratio (95%) | "
+            "tokens |\n|" + "---|" * 8
         )
         for kind, texts in cases:
             model, requests = self.load(len(texts)), len(texts)
@@ -143,15 +150,18 @@ class Bench:
     def transformers(
         self, cases: Sequence[tuple[str, list[Text]]], compared: Sequence[Comparison]
     ) -> None:
-        """Ours as (our plain / their plain) x (our best policy / our plain), and their assisted generation beside it."""
+        """Ours as (our plain / their plain) x (our best policy / our plain), and their assisted
+        generation beside it."""
         model = self.load(1)
         their = load_transformers(model.folder, model.made.target.dtype, model.made.device)
         assisted, why = assistance(their, model.folder, model.drafter, cases[0][1][0])
         print(
-            f"\ntransformers' assisted generation: {why if assisted else f'none for this pair ({why})'}"
+            "\ntransformers' assisted generation: "
+            f"{why if assisted else f'none for this pair ({why})'}"
         )
         print(
-            "\n| workload | requests | transformers, ms/token | ours, ms/token | plain / theirs | tokens | best policy / plain | product |"
+            "\n| workload | requests | transformers, ms/token | ours, ms/token | plain / theirs | "
+            "tokens | best policy / plain | product |"
         )
         print("|" + "---|" * 8)
         how = {"new": self.options.tokens, "pairs": self.options.pairs}
@@ -169,7 +179,8 @@ class Bench:
             whole = product(plain.pairs.ratios, best.pairs.ratios) if plain.ratio else None
             name = f"{best.second} at {best.shape['rows']} rows"
             print(
-                f"| {kind} | {len(texts)} | {plain.cells()} | {name}: {best.ratio} | {whole or 'not shown'} |",
+                f"| {kind} | {len(texts)} | {plain.cells()} | {name}: {best.ratio} | "
+                f"{whole or 'not shown'} |",
                 flush=True,
             )
             self.keep(
@@ -185,12 +196,6 @@ class Bench:
                 fast = against(model, kind, texts, their, assisted=assisted, **how)
                 print(f"| {kind}, theirs assisted | 1 | {fast.cells()} | | |", flush=True)
                 self.keep(fast.row())
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"error: {message}", file=sys.stderr)
-        sys.exit(2)
 
 
 def counts(text: str) -> list[int]:
@@ -215,7 +220,7 @@ def workloads(text: str) -> list[str]:
 
 
 def main() -> int:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Command(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--target", default="tiny_qwen", help="a name in configs/target, or a checkpoint folder"
     )
@@ -246,7 +251,8 @@ def main() -> int:
     try:
         if options.tokens <= max(options.requests):
             raise BadInput(
-                f"--tokens is {options.tokens}, expected more than the most requests ({max(options.requests)})"
+                f"--tokens is {options.tokens}, expected more than the most requests "
+                f"({max(options.requests)})"
             )
         code = Bench(options, more, path).run()
     except (BadInput, ValueError) as wrong:

@@ -1,5 +1,5 @@
-"""`python -m bench.report [ROWS]`: tables, and next to the file of rows the bars by implementation and the roofline. Default: the newest
-file in bench/results."""
+"""`python -m bench.report [ROWS]`: tables, and next to the file of rows the bars by
+implementation and the roofline. Default: the newest file in bench/results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ COLOURS = (
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """SVG: a panel an operation and mode; per shape, a bar an implementation (median, whiskers from 20 to 80%)."""
+    """SVG: a panel an operation and mode; per shape, a bar an implementation (median, whiskers
+    from 20 to 80%)."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -92,7 +93,8 @@ def _bars(ax: Any, rows: Sequence[Row]) -> None:
 
 
 def draw_roofline(rows: Sequence[Row], path: Path) -> bool:
-    """SVG: median over the bytes that a call must at least move, a marker a case, and the line of a copy measured on the same machine.
+    """SVG: median over the bytes that a call must at least move, a marker a case, and the line of a
+    copy measured on the same machine.
 
     False, and nothing drawn, where no row has both."""
     rows = [row for row in rows if row.get("share")]
@@ -133,7 +135,8 @@ def draw_roofline(rows: Sequence[Row], path: Path) -> bool:
             ylabel="microseconds, median",
         )
         ax.set_title(
-            f"time over bytes  [{rows[0]['evidence']}: {rows[0]['device']}, threads: {rows[0]['threads']}]",
+            f"time over bytes  [{rows[0]['evidence']}: {rows[0]['device']}, threads: "
+            f"{rows[0]['threads']}]",
             loc="left",
             fontsize=9,
         )

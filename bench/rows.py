@@ -1,4 +1,5 @@
-"""Rows of results: bench/results/<machine>-<date>.jsonl, one a case and mode. Every row names its machine, versions and commit."""
+"""Rows of results: bench/results/<machine>-<date>.jsonl, one a case and mode. Every row names
+its machine, versions and commit."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def default_stem() -> str:
 
 
 def row_of(info: Mapping[str, Any], seconds: Sequence[float]) -> Row:
-    """info: operation, implementation, shape, mode, bytes, per; seconds: of single calls. Times are microseconds per unit."""
+    """info: operation, implementation, shape, mode, bytes, per; seconds: of single calls. Times
+    are microseconds per unit."""
     low, middle, high = np.quantile(np.array(seconds) * 1e6 / info["per"], [0.2, 0.5, 0.8]).tolist()
     names = ("operation", "implementation", "shape", "mode", "bytes")
     times = {"p20_us": low, "p50_us": middle, "p80_us": high}
@@ -95,7 +97,8 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def of_kind(rows: Iterable[Row], kind: str) -> list[Row]:
-    """kind: `timing` (a row that names none), `compiled` (figures of binaries) or `window` (what a window costs, by layout key)."""
+    """kind: `timing` (a row that names none), `compiled` (figures of binaries) or `window` (what
+    a window costs, by layout key)."""
     return [row for row in rows if row.get("kind", "timing") == kind]
 
 
@@ -109,8 +112,12 @@ def name_of(row: Row) -> tuple[str, str, str]:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Markdown: a line a case, with its median relative to the first implementation of the same shape and mode."""
-    head = "| operation | shape | mode | implementation | p20 us | p50 us | p80 us | to first | share of a copy's bandwidth |"
+    """Markdown: a line a case, with its median relative to the first implementation of the same
+    shape and mode."""
+    head = (
+        "| operation | shape | mode | implementation | p20 us | p50 us | p80 us | to first | share "
+        "of a copy's bandwidth |"
+    )
     lines = [head, "|---" * 9 + "|"]
     first: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -118,14 +125,19 @@ def table(rows: Sequence[Row]) -> list[str]:
         times = " | ".join(f"{row[name]:.2f}" for name in ("p20_us", "p50_us", "p80_us"))
         share = f"{row['share']:.3f}" if row.get("share") else ""
         lines.append(
-            f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | {row['p50_us'] / base:.2f} | {share} |"
+            f"| {' | '.join(name_of(row))} | {row['implementation']} | {times} | "
+            f"{row['p50_us'] / base:.2f} | {share} |"
         )
     return lines
 
 
 def compiled_table(rows: Sequence[Row]) -> list[str]:
-    """Markdown: a line a form and architecture. Registers and shared memory are the most of any launch, the rest are sums."""
-    head = "| operation | implementation | architecture | launches | torch operations | registers | instructions | spills | shared bytes |"
+    """Markdown: a line a form and architecture. Registers and shared memory are the most of any
+    launch, the rest are sums."""
+    head = (
+        "| operation | implementation | architecture | launches | torch operations | registers | "
+        "instructions | spills | shared bytes |"
+    )
     lines = [head, "|---" * 9 + "|"]
     by_form: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
@@ -145,7 +157,8 @@ def compiled_table(rows: Sequence[Row]) -> list[str]:
         )
         counts = f"{len(launches)} | {len(launches[0]['operations'])}"
         lines.append(
-            f"| {operation} | {name} | {architecture} | {counts} | {registers} | {instructions} | {spills} | {shared} |"
+            f"| {operation} | {name} | {architecture} | {counts} | {registers} | {instructions} | "
+            f"{spills} | {shared} |"
         )
     return lines
 

@@ -1,7 +1,9 @@
-"""`python -m experiments.profile target=NAME`: what a window costs on this machine, fitted and saved for `cost=file`.
+"""`python -m experiments.profile target=NAME`: what a window costs on this machine, fitted and
+saved for `cost=file`.
 
-Plain decoding windows of the model executor (tight rows, no graphs) for rows x slots x depth, in alternating order; medians. A
-window's time is that of staging, verify, commit, drafts and the copy to the host: the engine's own work is left out.
+Plain decoding windows of the model executor (tight rows, no graphs) for rows x slots x depth, in
+alternating order; medians. A window's time is that of staging, verify, commit, drafts and the copy
+to the host: the engine's own work is left out.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def cells_of(rows: int, slots: int, largest: int, depths: Sequence[int]) -> list
 class Measurement:
     """Windows on prompts, all slots filled once and again where a text is at its end.
 
-    prompts: None = the workload's; most: tokens of a text, None = as many as a slot has room for."""
+    prompts: None = the workload's; most: tokens of a text, None = as many as a slot has room
+    for."""
 
     def __init__(
         self,
@@ -190,7 +193,8 @@ def main() -> None:
     save_cost(path, model, about)
     residual = about["residual_relative"]
     print(
-        f"T = {1e3 * model.base:.3f} + {1e3 * model.row:.4f} * rows + {1e3 * model.slot:.4f} * slots + {1e3 * model.draft:.4f} * depth ms; "
+        f"T = {1e3 * model.base:.3f} + {1e3 * model.row:.4f} * rows + {1e3 * model.slot:.4f} * "
+        f"slots + {1e3 * model.draft:.4f} * depth ms; "
         f"residuals: rms {100 * residual['rms']:.1f}%, max {100 * residual['max']:.1f}%"
     )
     print(f"saved: {path} (use it with cost=file cost.path={path})")

@@ -89,13 +89,15 @@ def _checked_and_run(arguments: Sequence[str]) -> int:
 
 
 def _take_folder(base: DictConfig) -> None:
-    """Raises BadInput where a run is already; but a study that failed goes on in its folder, cell by cell."""
+    """Raises BadInput where a run is already; but a study that failed goes on in its folder,
+    cell by cell."""
     status = Path(base.hydra.run.dir) / "status.json"
     if not status.exists():
         return
     if base.study is None or json.loads(status.read_text())["state"] == "ok":
         raise BadInput(
-            f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder of its own"
+            f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder "
+            "of its own"
         )
     status.unlink()
 

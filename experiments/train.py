@@ -1,4 +1,7 @@
-"""`python -m experiments.train minutes=N out=DIR`: the Hydra entry point of training the tiny model."""
+"""The Hydra entry point of training a tiny model.
+
+`python -m experiments.train minutes=N out=DIR`
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
     if checkpoint.is_file():
         if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != recipe.as_dict():
             raise BadInput(
-                f"out is {out}, which holds an unfinished training with other settings, expected another folder"
+                f"out is {out}, which holds an unfinished training with other settings, expected "
+                "another folder"
             )
     elif (out / "model.safetensors").exists():
         raise BadInput(f"out is {out}, which holds a model, expected another folder")

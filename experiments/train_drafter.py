@@ -1,4 +1,7 @@
-"""`python -m experiments.train_drafter target.path=DIR out=DIR`: the Hydra entry point of training a drafter for a frozen target."""
+"""The Hydra entry point of training a drafter for a frozen target.
+
+`python -m experiments.train_drafter target.path=DIR out=DIR`
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,8 @@ def settings(config: DictConfig) -> tuple[DrafterRecipe, Path, str, Path]:
         raise BadInput(f"out is {out!r}, expected a folder")
     recipe = DrafterRecipe.of(values)
     checked_target(config.target)
-    dtype = (
-        "stored" if target["dtype"] == "auto" else target["dtype"]
-    )  # not measured: it has to be the same after a kill
+    # not measured: it has to be the same after a kill
+    dtype = "stored" if target["dtype"] == "auto" else target["dtype"]
     return recipe, Path(folder("target.path", config.target)), dtype, Path(out)
 
 

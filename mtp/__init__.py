@@ -1,1 +1,2 @@
-"""Batched MTP speculative decoding: several requests share one target model and one window of rows."""
+"""Batched MTP speculative decoding: several requests share one target model and one window of
+rows."""

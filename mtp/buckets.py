@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mtp.fields import Tupled
+
 
 @dataclass(frozen=True)
 class Buckets:
-    """sizes: ascending row counts; empty = `tight`, every window keeps its exact row count."""
-
-    sizes: tuple[int, ...] = (4, 8)
+    # ascending row counts; empty = `tight`: every window keeps its exact row count
+    sizes: Tupled[int] = Tupled(4, 8)
 
     def __post_init__(self) -> None:
-        sizes = tuple(self.sizes)
-        object.__setattr__(self, "sizes", sizes)
+        sizes = self.sizes
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes) or list(
             sizes
         ) != sorted(set(sizes)):

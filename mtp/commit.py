@@ -1,4 +1,5 @@
-"""The one rule that decides what a window commits. Everything else uses its result: KV trim, statistics, streaming, kernels."""
+"""The one rule that decides what a window commits. Everything else uses its result: KV trim,
+statistics, streaming, kernels."""
 
 from __future__ import annotations
 
@@ -11,11 +12,9 @@ Finish = Literal["stop", "length", "error"]
 
 @dataclass(frozen=True)
 class Committed:
-    """tokens: emitted by this group; kept: rows whose KV and recurrent state stay (== len(tokens)); accepted: kept drafts."""
-
-    tokens: tuple[int, ...]
-    kept: int
-    accepted: int
+    tokens: tuple[int, ...]  # emitted by this group
+    kept: int  # rows whose KV and recurrent state stay: as many as tokens
+    accepted: int  # kept drafts
     finish: Finish | None
 
 
@@ -34,17 +33,20 @@ def commit_group(
 ) -> Committed:
     """What one slot's group commits.
 
-    fed: the group's tokens, anchor first; picks: the target's choice after each row; produced: tokens emitted before this
-    window; position: the anchor's; context: most prompt + output tokens; min_new: a stop id among the first min_new output
-    tokens does not end; faults: rows whose logits hold a NaN or nothing finite.
+    fed: the group's tokens, anchor first; picks: the target's choice after each row; produced:
+    tokens emitted before this window; position: the anchor's; context: most prompt + output tokens;
+    min_new: a stop id among the first min_new output tokens does not end; faults: rows whose logits
+    hold a NaN or nothing finite.
 
-    Row 0 is always kept; row k iff pick[k-1] == fed[k], pick[k-1] does not end the request, produced + k < max_new and
-    position + k + 2 <= context. A faulty row, once reached, ends the request with "error" after the rows before it.
-    Raises ValueError when the slot may not take part (nothing left to emit, or lengths that do not match).
+    Row 0 is always kept; row k iff pick[k-1] == fed[k], pick[k-1] does not end the request,
+    produced + k < max_new and position + k + 2 <= context. A faulty row, once reached, ends the
+    request with "error" after the rows before it. Raises ValueError when the slot may not take part
+    (nothing left to emit, or lengths that do not match).
     """
     if not fed or len(picks) != len(fed) or (faults is not None and len(faults) != len(fed)):
         raise ValueError(
-            f"a group needs as many picks and faults as rows, got {len(fed)} rows and {len(picks)} picks"
+            f"a group needs as many picks and faults as rows, got {len(fed)} rows and {len(picks)} "
+            "picks"
         )
     if produced >= max_new or position + 2 > context:
         raise ValueError(

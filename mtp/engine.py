@@ -1,46 +1,44 @@
-"""The engine: one window from request to commit. Pure Python; every tensor lives behind the executor seam.
+"""The engine: one window from request to commit. Pure Python; every tensor lives behind the
+executor seam.
 
-request -> grants (caps) -> policy (rows, depth) -> executor: pack, verify, picks, accept, commit, draft -> outcomes -> booked.
-Read `Engine.step` first.
+request -> grants (caps) -> policy (rows, depth) -> executor: pack, verify, picks, accept, commit,
+draft -> outcomes -> booked. Read `Engine.step` first: schedule, then a prefill chunk, or decide ->
+launch -> book.
 """
 
 from __future__ import annotations
 
-import heapq
 import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from mtp.errors import print_error
-from mtp.executor import DevicePlanningExecutor, Executor, Outcome
-from mtp.grants import Discipline, Everyone, Turn
+from mtp.executor import DevicePlanningExecutor, Executor, Outcome, check_fits
+from mtp.grants import Discipline, Everyone
 from mtp.layouts import Eager, Layout
-from mtp.metrics import Round
-from mtp.policies import Decision, Declining, Learning, Policy, WindowResult
+from mtp.policies import Deciding, Decision, Declining, Learning, Policy, SlotResult, WindowResult
 from mtp.profiling import profiled
+from mtp.records import InFlight, Round, Step, round_of
 from mtp.request import Finish, Finished, Request, Stream
-from mtp.steps import InFlight, Side, Step, round_of, slot_result
+from mtp.scheduler import Schedule, Scheduler
+from mtp.windows import Group
 
 
 class Engine:
-    """Drives requests through an executor, one step at a time.
-
-    slots: requests that may be live at once; rows: of a window; grants: the discipline, None = everyone may speculate;
-    prefill_chunk: prompt tokens of one prefill step; on_tokens(request id, tokens): called as tokens are committed.
-    """
+    """Drives requests through an executor, one step at a time. Not thread-safe."""
 
     def __init__(
         self,
         executor: Executor,
         *,
-        slots: int,
-        rows: int = 8,
+        slots: int,  # requests that may be live at once
+        rows: int = 8,  # of a window
         policy: Policy,
-        grants: Discipline | None = None,
-        layout: Layout | None = None,
-        prefill_chunk: int = 256,
-        on_tokens: Callable[[str, Sequence[int]], None] | None = None,
+        grants: Discipline | None = None,  # None: everyone may speculate
+        layout: Layout | None = None,  # None: windows run eagerly
+        prefill_chunk: int = 256,  # prompt tokens of one prefill step
+        on_tokens: Callable[[str, Sequence[int]], None] | None = None,  # (request id, committed)
     ) -> None:
         for name, value in (("slots", slots), ("rows", rows), ("prefill_chunk", prefill_chunk)):
             if value < 1:
@@ -49,77 +47,53 @@ class Engine:
             raise ValueError(
                 f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})"
             )
+        self._device_planner = executor if isinstance(executor, DevicePlanningExecutor) else None
+        if (device := self._device_planner) and (device.policy, device.rows) != (policy, rows):
+            raise ValueError(
+                f"the device plans {device.rows} rows by {device.policy}, "
+                f"expected what is given: {rows} rows, {policy}"
+            )
         self.executor = executor
         self.rows = rows
         self.learning = policy.open() if isinstance(policy, Learning) else None
-        self.policy = self.learning or policy
+        self.policy: Deciding = self.learning or policy  # type: ignore[assignment]
         self.grants = (grants or Everyone()).open(slots)
         self.layout = layout or Eager(executor.now)
         self.prefill_chunk = prefill_chunk
         self.on_tokens = on_tokens
-        self.waiting: deque[Request] = deque()  # by arrival
-        self.streams: dict[int, Stream] = {}  # by slot
-        self.free = list(range(slots))  # a heap: the lowest slot is taken first
+        self.scheduler = Scheduler(self.grants, slots)
+        self.streams = self.scheduler.streams  # by slot
         self.windows = 0
         self.rounds: list[Round] = []
         self.steps: list[Step] = []
         self.finished: list[Finished] = []
         self.began_s = executor.now()
-        if isinstance(executor, DevicePlanningExecutor) and (executor.policy, executor.rows) != (
-            policy,
-            rows,
-        ):
-            raise ValueError(
-                f"the device plans {executor.rows} rows by {executor.policy}, expected what is given: {rows} rows, {policy}"
-            )
-        self._device_planner = executor if isinstance(executor, DevicePlanningExecutor) else None
         self._in_flight: deque[InFlight] = deque()
         self._collected_s = self.began_s
-        self._sides = {True: Side(), False: Side()}  # by Turn.speculative
         self._ids: set[str] = set()
         self._cancelled = False  # since the last step
 
     # ---- the caller's side
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Raises ValueError when it cannot be served: prompt beyond the context, unknown ids, an id twice."""
-        limits = self.executor.limits
-        if len(request.prompt) + 1 > limits.context:
-            raise ValueError(
-                f"request {request.id}: the prompt has {len(request.prompt)} tokens, expected at most {limits.context - 1} "
-                f"(context {limits.context} less one output token)"
-            )
-        if not all(0 <= token < limits.vocab for token in request.prompt):
-            wrong = next(token for token in request.prompt if not 0 <= token < limits.vocab)
-            raise ValueError(
-                f"request {request.id}: prompt token {wrong} is outside the vocabulary (0 to {limits.vocab - 1})"
-            )
+        """Queue a request. Raises ValueError when it cannot be served: prompt beyond the
+        context, unknown ids, an id twice."""
+        check_fits(request, self.executor.limits)
         if request.id in self._ids:
             raise ValueError(f"request {request.id}: the id is taken")
         self.executor.check(request)
         self._ids.add(request.id)
-        place = len(
-            self.waiting
-        )  # from the end: requests mostly come in the order of their arrival
-        while place and self.waiting[place - 1].arrival_s > request.arrival_s:
-            place -= 1
-        self.waiting.insert(place, request)
+        self.scheduler.submit(request)
 
     def cancel(self, request_id: str) -> None:
-        """Mark a request: it ends at the next step, or when the ring picks it, with what it has. Unknown, ended or marked
-        already: nothing happens."""
+        """Mark a request: it ends at the next step, or when the ring picks it, with what it has.
+        Nothing happens where the id is unknown, or the request has ended or is marked already."""
         self._cancelled = True
-        if self.grants.cancel(request_id):
-            return
-        for stream in self.streams.values():
-            if stream.request.id == request_id:
-                stream.cancelled = True
-        for request in [request for request in self.waiting if request.id == request_id]:
-            self.waiting.remove(request)
+        for request in self.scheduler.cancel(request_id):
             self._file(request, None, "cancelled")
 
     def run(self) -> list[Finished]:
-        """Step until nothing is left; what finished, in the order it did."""
+        """Step until nothing is left. Gives what finished, in the order it did."""
         while self.step():
             pass
         return self.finished
@@ -127,36 +101,17 @@ class Engine:
     # ---- one step
 
     def step(self) -> bool:
-        """One action of those whose turn it is: a prefill chunk or a window; the two alternate while both have work. False
-        when nothing is left."""
+        """One action of those whose turn it is: a prefill chunk or a window. False when nothing
+        is left."""
         begin_s = self.executor.now()
-        if self._cancelled:
-            self._collect(0)  # a slot is free only after the read of all that it took part in
-            self._cancelled = False
-        self._drop_cancelled()
-        self._promote()
-        self._admit()
-        if self._in_flight and any(stream.prefilling for stream in self.streams.values()):
-            self._collect(0)  # turns of prefills and windows come as if the host planned
-            self._promote()
-            self._admit()
-        if not self.streams:
-            self._collect(0)  # nobody is left in it
-            if not self.waiting:
-                return False
-            self.executor.wait_until(self.began_s + self.waiting[0].arrival_s)
-            return True
+        schedule = self._schedule()
+        if schedule is None:
+            return self._wait()
         begin_s = max(begin_s, self._collected_s)
-        turn = self.grants.turn(self.streams)
-        acting = [self.streams[slot] for slot in sorted(self.streams) if turn.caps[slot] != 0]
-        prefilling = [stream for stream in acting if stream.prefilling]
-        decoding = [stream for stream in acting if not stream.prefilling]
-        side = self._sides[turn.speculative]
-        side.prefilled_last = bool(prefilling) and not (decoding and side.prefilled_last)
-        if side.prefilled_last:
-            self._prefill(min(prefilling, key=lambda stream: stream.start_s), turn, begin_s)
+        if schedule.prefill:
+            self._prefill(schedule.prefill, schedule, begin_s)
         else:
-            self._window(decoding, turn, side, begin_s)
+            self._window(schedule, begin_s)
         return True
 
     @property
@@ -164,48 +119,76 @@ class Engine:
         """The number of the window that is launched next, as `Round.window` counts."""
         return self.windows + len(self._in_flight)
 
+    @profiled(lambda engine: f"window {engine.next_window}")
+    def _window(self, schedule: Schedule, begin_s: float) -> None:
+        """A window is launched and booked at once. Where the device plans, the one before it is
+        booked instead, so that no host read stands between two windows."""
+        decision = None if self._device_planner else self._decide(schedule)
+        launched = self._launch(schedule, decision, begin_s)
+        if launched is not None:
+            self._in_flight.append(launched)
+            self._collect(1 if self._device_planner else 0)
+
+    # ---- schedule
+
+    def _schedule(self) -> Schedule | None:
+        """Requests that are due move into slots. None: no slot is in use."""
+        if self._cancelled:
+            self._collect(0)  # a slot is free only after the read of all that it took part in
+            self._cancelled = False
+        for stream in [stream for stream in self.streams.values() if stream.cancelled]:
+            self._end(stream, "cancelled")
+        self._promote()
+        self._admit()
+        if self._in_flight and any(stream.prefilling for stream in self.streams.values()):
+            self._collect(0)  # prefills and windows alternate as if the host planned
+            self._promote()
+            self._admit()
+        return self.scheduler.next() if self.streams else None
+
     @profiled("host")
     def _promote(self) -> None:
-        """Free grants go to the ring's next. A waiter gets its slot here; one that was cancelled ends with what it has."""
-        for request, picked in self.grants.promote(self._declines):
-            stream = next(
-                (stream for stream in self.streams.values() if stream.request.id == request.id),
-                None,
-            )
+        """Free grants go to the ring's next. A waiter gets its slot here; a cancelled one ends
+        with what it has."""
+        for request, stream, picked in self.scheduler.promoted(self._declines):
             if picked == "cancelled":
-                self._end(stream, "cancelled") if stream else self._file(request, None, "cancelled")
+                if stream:
+                    self._end(stream, "cancelled")
+                else:
+                    self._file(request, None, "cancelled")
             elif stream is None:
                 self._seat(request)
 
     @profiled("host")
     def _admit(self) -> None:
-        """Requests that have arrived find their place, first come first served; every waiter has a slot kept free for it."""
         now = self.executor.now()
-        while (
-            len(self.free) > self.grants.waiters
-            and self.waiting
-            and self.began_s + self.waiting[0].arrival_s <= now
-        ):
-            request = self.waiting.popleft()
-            if self.grants.place(request, self._declines) != "waiting":
-                self._seat(request)
+        for request in self.scheduler.arrived(now - self.began_s, self._declines):
+            self._seat(request)
 
     def _seat(self, request: Request) -> None:
-        slot = heapq.heappop(self.free)
-        stream = self.streams[slot] = Stream(
-            request, slot, self.executor.limits.context, start_s=self.executor.now()
-        )
+        context, start_s = self.executor.limits.context, self.executor.now()
+        stream = self.scheduler.seat(request, context, start_s)
         try:
-            self.executor.admit(slot, request)
+            self.executor.admit(stream.slot, request)
         except Exception as fault:
             self._fail([stream], fault)
 
+    def _wait(self) -> bool:
+        """Nobody has a slot: until the next arrival, or for good."""
+        self._collect(0)
+        if not self.scheduler.queue:
+            return False
+        self.executor.wait_until(self.began_s + self.scheduler.queue[0].arrival_s)
+        return True
+
+    # ---- prefill
+
     @profiled("prefill")
-    def _prefill(self, stream: Stream, turn: Turn, begin_s: float) -> None:
+    def _prefill(self, stream: Stream, schedule: Schedule, begin_s: float) -> None:
         """One chunk of a prompt. The last one ends as one commit: the first token, and drafts."""
         begin = stream.prefilled
         end = min(begin + self.prefill_chunk, len(stream.request.prompt))
-        depth = self.policy.depth if turn.caps[stream.slot] is None else 0
+        depth = self.policy.depth if schedule.caps[stream.slot] is None else 0
         try:
             outcome = self.executor.prefill(stream.slot, begin, end, depth)
         except Exception as fault:  # one slot's fault ends that slot only
@@ -215,99 +198,66 @@ class Engine:
         stream.prefill_s += self.executor.now() - begin_s
         if outcome is not None:
             stream.position = end - 1
-            if self.learning:
-                self.learning.observe(
-                    WindowResult(
-                        (slot_result(stream, 0, outcome),),
-                        1,
-                        0,
-                        depth,
-                        self.executor.now() - begin_s,
-                    )
-                )
+            result = SlotResult.of(stream, 0, outcome)
+            self._observe((result,), 1, 0, depth, self.executor.now() - begin_s)
             self._book(stream, outcome, stream.prefill_s)
-        self.steps.append(
-            Step("prefill", end - begin, begin_s, self.executor.now(), speculative=turn.speculative)
-        )
+        end_s = self.executor.now()
+        step = Step("prefill", end - begin, begin_s, end_s, speculative=schedule.speculative)
+        self.steps.append(step)
 
-    @profiled(lambda engine: f"window {engine.next_window}")
-    def _window(self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float) -> None:
-        """One window: launched, and landed at once. Where the device plans, the window before it lands instead."""
-        if self._device_planner:
-            in_flight = self._launch_device_planned(self._device_planner, decoding, turn, begin_s)
-        else:
-            in_flight = self._launch(decoding, turn, side, begin_s)
-        if in_flight is not None:
-            self._in_flight.append(in_flight)
-            self._collect(1 if self._device_planner else 0)
-
-    def _launch(
-        self, decoding: Sequence[Stream], turn: Turn, side: Side, begin_s: float
-    ) -> InFlight | None:
-        """The policy plans. None: the window failed."""
-        decision = self._decide(decoding, turn, side)
-        groups = decision.plan.groups
-        if not groups:
-            raise RuntimeError(
-                f"the policy left the window empty although slots {[stream.slot for stream in decoding]} can run"
-            )
-        depth = (
-            decision.depth if any(turn.caps[stream.slot] is None for stream in decoding) else 0
-        )  # nobody here may use a draft
-        start_s = self.executor.now()
-        streams = {group.slot: self.streams[group.slot] for group in groups}
-        try:
-            work = self.executor.window(groups, depth)
-            phases = self.layout.run(groups, work)
-        except Exception as fault:
-            self._fail(streams.values(), fault)
-            return None
-        side.start = decision.plan.next_start
-        for stream in decoding:
-            stream.skips = 0 if stream.slot in streams else stream.skips + 1
-        return InFlight(work, streams, depth, phases, turn.speculative, begin_s, start_s)
+    # ---- decide, launch
 
     @profiled("host")
-    def _decide(self, decoding: Sequence[Stream], turn: Turn, side: Side) -> Decision:
-        views = [stream.view(turn.caps[stream.slot]) for stream in decoding]
-        return self.policy.decide(views, rows=self.rows, start=side.start)
+    def _decide(self, schedule: Schedule) -> Decision:
+        views = [stream.view(schedule.caps[stream.slot]) for stream in schedule.decoding]
+        decision = self.policy.decide(views, rows=self.rows, start=schedule.start)
+        if not decision.plan.groups:
+            slots = [stream.slot for stream in schedule.decoding]
+            raise RuntimeError(f"the policy left the window empty although slots {slots} can run")
+        return decision
 
-    def _launch_device_planned(
-        self,
-        planner: DevicePlanningExecutor,
-        decoding: Sequence[Stream],
-        turn: Turn,
-        begin_s: float,
+    def _launch(
+        self, schedule: Schedule, decision: Decision | None, begin_s: float
     ) -> InFlight | None:
-        """The device plans, from the slots' state that it holds. None: the window failed."""
-        streams = {stream.slot: stream for stream in decoding}
-        depth = self.policy.depth if any(turn.caps[slot] is None for slot in streams) else 0
+        """The window is staged, verified and committed. decision: None where the device plans,
+        from the slots' state that it holds. None: the window failed, and its slots have ended."""
         start_s = self.executor.now()
-        work = None
+        streams = {stream.slot: stream for stream in schedule.decoding}
+        groups: Sequence[Group] = ()
+        depth, window = 0, None
         try:
-            work = planner.advance(turn.caps, depth, speculative=turn.speculative)
-            phases = self.layout.run((), work)
+            if decision is None:
+                assert self._device_planner is not None
+                depth = self.policy.depth if schedule.may_draft else 0
+                window = self._device_planner.advance(
+                    schedule.caps, depth, speculative=schedule.speculative
+                )
+            else:
+                groups = decision.plan.groups
+                streams = {group.slot: streams[group.slot] for group in groups}
+                depth = decision.depth if schedule.may_draft else 0
+                window = self.executor.window(groups, depth)
+            phases = self.layout.run(groups, window)
         except Exception as fault:
             self._collect(0)
-            hit = (
-                streams
-                if work is None
-                else {
-                    group.slot: streams[group.slot]
-                    for group in work.groups
-                    if group.slot in streams
-                }
-            )
-            self._fail(hit.values(), fault)
+            if decision is None and window is not None:
+                slots = [group.slot for group in window.groups]
+                streams = {slot: streams[slot] for slot in slots if slot in streams}
+            self._fail(streams.values(), fault)
             return None
-        return InFlight(work, streams, depth, phases, turn.speculative, begin_s, start_s)
+        if decision is not None:
+            self.scheduler.launched(schedule, decision.plan)
+        speculative = schedule.speculative
+        return InFlight(window, streams, depth, phases, speculative, begin_s, start_s)
+
+    # ---- book
 
     def _collect(self, most: int) -> None:
         """Book the windows in flight, oldest first, until at most that many are left."""
         while len(self._in_flight) > most:
             in_flight = self._in_flight.popleft()
             try:
-                outcomes = in_flight.work.outcomes()
+                outcomes = in_flight.window.outcomes()
             except Exception as fault:
                 self._fail(in_flight.streams.values(), fault)
                 continue
@@ -317,79 +267,52 @@ class Engine:
     def _book_window(self, in_flight: InFlight, outcomes: Sequence[Outcome]) -> None:
         """Every slot of the window, but for those whose request has ended since its launch."""
         end_s = self.executor.now()
-        begin_s, start_s = (
-            max(in_flight.begin_s, self._collected_s),
-            max(in_flight.start_s, self._collected_s),
-        )
-        groups = in_flight.work.groups
+        begin_s = max(in_flight.begin_s, self._collected_s)
+        start_s = max(in_flight.start_s, self._collected_s)
+        groups, padded = in_flight.window.groups, in_flight.window.padded
         rows = sum(group.rows for group in groups)
-        collected = [
+        live = [
             (stream, group, outcome)
             for group, outcome in zip(groups, outcomes, strict=True)
             if self.streams.get(group.slot) is (stream := in_flight.streams[group.slot])
         ]
-        if self.learning:
-            parts = tuple(
-                slot_result(stream, group.rows, outcome) for stream, group, outcome in collected
-            )
-            self.learning.observe(
-                WindowResult(
-                    parts,
-                    rows,
-                    in_flight.work.padded,
-                    in_flight.depth,
-                    end_s - begin_s - in_flight.phases.capture,
-                )
-            )
-        for stream, group, outcome in collected:
-            self.rounds.append(
-                round_of(
-                    self.windows,
-                    stream,
-                    group,
-                    outcome,
-                    start_s - self.began_s,
-                    end_s - self.began_s,
-                )
-            )
+        results = tuple(
+            SlotResult.of(stream, group.rows, outcome) for stream, group, outcome in live
+        )
+        seconds = end_s - begin_s - in_flight.phases.capture
+        self._observe(results, rows, padded, in_flight.depth, seconds)
+        for stream, group, outcome in live:
+            times = start_s - self.began_s, end_s - self.began_s
+            self.rounds.append(round_of(self.windows, stream, group, outcome, *times))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
             self._book(stream, outcome, end_s - start_s)
-        self.windows += bool(collected)
+        self.windows += bool(live)
         self._collected_s = self.executor.now()
-        self.steps.append(
-            Step(
-                "window",
-                rows,
-                begin_s,
-                self._collected_s,
-                in_flight.work.padded,
-                in_flight.phases,
-                in_flight.speculative,
-            )
-        )
+        times = begin_s, self._collected_s
+        phases, speculative = in_flight.phases, in_flight.speculative
+        self.steps.append(Step("window", rows, *times, padded, phases, speculative))
 
-    # ---- booking
+    def _observe(
+        self, results: tuple[SlotResult, ...], rows: int, padded: int, depth: int, seconds: float
+    ) -> None:
+        if self.learning:
+            self.learning.observe(WindowResult(results, rows, padded, depth, seconds))
 
     def _book(self, stream: Stream, outcome: Outcome, seconds: float) -> None:
-        """What was committed moves the stream: tokens, position and held drafts together. Then the grants count the round."""
+        """What was committed moves the stream: tokens, position and held drafts together. Then
+        the grants count the round."""
         committed, request_id = outcome.committed, stream.request.id
-        now = self.executor.now()
-        stream.tokens.extend(committed.tokens)
-        stream.position += committed.kept
-        stream.emitted_s.extend([now - self.began_s] * committed.kept)
-        stream.held, stream.confidence, stream.held_for = (
-            outcome.held,
-            outcome.confidence,
-            stream.stamp,
-        )
+        stream.commit(outcome.committed, self.executor.now() - self.began_s)
+        stream.hold(outcome.held, outcome.confidence)
         if committed.tokens and self.on_tokens:
             self.on_tokens(request_id, committed.tokens)
         over = bool(committed.finish or outcome.speculation_disabled)
         self.grants.round(request_id, committed.kept, seconds, over=over)
         if outcome.speculation_disabled:
-            print_error(f"request {request_id} goes on plainly: {outcome.speculation_disabled}")
-            stream.speculation_disabled = outcome.speculation_disabled
+            why = outcome.speculation_disabled
+            print_error(f"request {request_id} continues with plain decoding: {why}")
+            stream.speculation_disabled = why
             self.grants.decline(request_id)
         if committed.finish:
             if committed.finish == "error":
@@ -399,9 +322,7 @@ class Engine:
     def _declines(self, request: Request) -> bool:
         return isinstance(self.policy, Declining) and self.policy.declines(request)
 
-    def _drop_cancelled(self) -> None:
-        for stream in [stream for stream in self.streams.values() if stream.cancelled]:
-            self._end(stream, "cancelled")
+    # ---- ends
 
     def _fail(self, streams: Iterable[Stream], fault: Exception) -> None:
         """The step raised: its slots end with what they have, once; all others go on."""
@@ -414,10 +335,8 @@ class Engine:
             self._end(stream, "error", message)
 
     def _end(self, stream: Stream, finish: Finish, error: str | None = None) -> None:
-        del self.streams[stream.slot]
+        self.scheduler.leave(stream)
         self.executor.release(stream.slot)
-        heapq.heappush(self.free, stream.slot)
-        self.grants.leave(stream.request.id)
         self._file(stream.request, stream, finish, error)
 
     def _file(
@@ -425,8 +344,5 @@ class Engine:
     ) -> None:
         if self.learning:
             self.learning.release(request.id)
-        self.finished.append(
-            Finished.of(
-                request, stream, finish, error, began_s=self.began_s, end_s=self.executor.now()
-            )
-        )
+        times = {"began_s": self.began_s, "end_s": self.executor.now()}
+        self.finished.append(Finished.of(request, stream, finish, error, **times))

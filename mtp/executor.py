@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from mtp.commit import Committed
 from mtp.request import Request
+from mtp.windows import MAX_DEPTH as MAX_DEPTH
 from mtp.windows import Group
 
-MAX_DEPTH = 7  # drafts of a chain
+Path = Literal["eager", "replayed", "capturing"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """vocab: real token ids; context: most prompt + output tokens of a slot; stop_ids: the model's own."""
-
-    vocab: int
-    context: int
-    stop_ids: frozenset[int]
+    vocab: int  # real token ids
+    context: int  # most prompt + output tokens of a slot
+    stop_ids: frozenset[int]  # the model's own
 
 
 def stops_of(request: Request, limits: Limits) -> frozenset[int]:
@@ -27,44 +26,79 @@ def stops_of(request: Request, limits: Limits) -> frozenset[int]:
     return frozenset() if request.ignore_stop else limits.stop_ids | request.stop_ids
 
 
+def check_fits(request: Request, limits: Limits) -> None:
+    """Raises ValueError where the prompt leaves no room for a token, or holds an id outside the
+    vocabulary."""
+    if len(request.prompt) + 1 > limits.context:
+        raise ValueError(
+            f"request {request.id}: the prompt has {len(request.prompt)} tokens, expected at most "
+            f"{limits.context - 1} (context {limits.context} less one output token)"
+        )
+    if not all(0 <= token < limits.vocab for token in request.prompt):
+        wrong = next(token for token in request.prompt if not 0 <= token < limits.vocab)
+        raise ValueError(
+            f"request {request.id}: prompt token {wrong} is outside the vocabulary "
+            f"(0 to {limits.vocab - 1})"
+        )
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What one slot's group led to. held: drafts the executor now holds for it; drafts: their token ids; confidence: the drafter's
-    own, per draft.
-
-    plain_reason: the drafter failed and was lost to this slot, which holds no drafts from now on; told once, in the first outcome
-    after it happened."""
+    """What became of one slot's group."""
 
     slot: int
     committed: Committed
-    held: int = 0
-    drafts: tuple[int, ...] = ()
-    confidence: tuple[float, ...] = ()
+    held: int = 0  # drafts the executor now holds for it
+    drafts: tuple[int, ...] = ()  # their token ids
+    confidence: tuple[float, ...] = ()  # the drafter's own, per draft
     error: str | None = None
+    # Why the slot's speculation has ended: its drafter failed and was lost, it holds no drafts from
+    # now on. Reported once, in the first outcome after it happened.
     speculation_disabled: str | None = None
 
 
+@dataclass(frozen=True)
+class PhaseTimes:
+    """Seconds of one window: of each phase, and of a capture before them."""
+
+    verify: float
+    commit: float
+    capture: float = 0.0
+    path: Path = "eager"  # `capturing` if a capture was tried, failed or not
+
+    @property
+    def total(self) -> float:
+        return self.verify + self.commit + self.capture
+
+
 class StagedWindow(Protocol):
-    """One window, staged. Its phases read and write device tables only, so that a graph of them serves every such window.
-
-    groups: of the window, in ascending slot order; where the device plans, they are known with the outcomes. graph_constants: what a
-    captured graph of it holds beside its layout (bucket, depth, dtype, options); graph_epoch: another one than the window's before means
-    that a buffer which graphs hold the address of was made anew; padded: rows of padding."""
+    """One window, staged. Its two phases, verify and commit, read and write device tables only:
+    graphs of them serve every window with the same layout key and the same graph constants."""
 
     @property
-    def groups(self) -> Sequence[Group]: ...
+    def groups(self) -> Sequence[Group]:
+        """In ascending slot order. Where the device plans, known with the outcomes."""
+        ...
 
     @property
-    def graph_constants(self) -> Hashable: ...
+    def graph_constants(self) -> Hashable:
+        """What a captured graph of it holds fixed beside its layout: bucket, depth, dtype,
+        options."""
+        ...
 
     @property
-    def graph_epoch(self) -> int: ...
+    def graph_epoch(self) -> int:
+        """It changes when a buffer whose address graphs hold has been replaced."""
+        ...
 
     @property
-    def padded(self) -> int: ...
+    def padded(self) -> int:
+        """Rows of padding."""
+        ...
 
     def verify(self) -> None:
-        """Pack, target forward, picks, accept. Changes no committed state: it may run any number of times."""
+        """Pack, target forward, picks, accept. Changes no committed state: it may run any number
+        of times."""
         ...
 
     def commit(self) -> None:
@@ -77,13 +111,15 @@ class StagedWindow(Protocol):
 
 
 class Executor(Protocol):
-    """Two implementations: the model (tensors) and the tape (pure). The engine is the same code on both."""
+    """Two implementations: the model (tensors) and the tape (pure). The engine is the same code
+    on both."""
 
     limits: Limits
     max_depth: int
 
     def check(self, request: Request) -> None:
-        """Raises ValueError when this executor cannot serve the request (an option it lacks, more than it has room for)."""
+        """Raises ValueError when this executor cannot serve the request: an option it lacks, or
+        more than it has room for."""
         ...
 
     def admit(self, slot: int, request: Request) -> None:
@@ -91,11 +127,13 @@ class Executor(Protocol):
         ...
 
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
-        """Prompt tokens start..stop-1. The last chunk ends as one commit (and drafts): its outcome; else None."""
+        """Prompt tokens start..stop-1. The last chunk ends as one commit (and drafts): its
+        outcome; else None."""
         ...
 
     def window(self, groups: Sequence[Group], depth: int) -> StagedWindow:
-        """Stage a window. An exception here or in its work means that these slots' state is lost."""
+        """Stage a window. An exception here or in its phases means that these slots' state is
+        lost."""
         ...
 
     def release(self, slot: int) -> None:
@@ -111,8 +149,9 @@ class Executor(Protocol):
 
 @runtime_checkable
 class DevicePlanningExecutor(Executor, Protocol):
-    """An executor whose device plans the windows itself, from what it holds. Results are read up to one window late, so that no
-    host read stands between two windows; a slot is free again only after the read that shows its end."""
+    """An executor whose device plans the windows itself, from the state that it holds. Results
+    are read up to one window late, so that no host read stands between two windows; a slot is
+    free again only after the read that shows its end."""
 
     policy: object  # the one that it carries out
     rows: int  # of a window
@@ -120,6 +159,8 @@ class DevicePlanningExecutor(Executor, Protocol):
     def advance(
         self, caps: Mapping[int, int | None], depth: int, *, speculative: bool
     ) -> StagedWindow:
-        """Stage the next window. caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes;
-        speculative: whose turn it is: each side's rotation goes on where it was."""
+        """Stage the next window.
+
+        caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes.
+        speculative: whose turn it is; the rotation of each kind of turn goes on where it was."""
         ...

@@ -1,52 +1,20 @@
-"""Figures of a run, from its round records and finished requests alone. Pure Python; a rate without a denominator is None.
+"""Figures of a run, from its round records and finished requests alone. Pure Python; a rate without
+a denominator is None.
 
-Prefill is no round: its commit is in no acceptance figure, its token is not in the decode rate.
-A round's first draft predicts the first token that the round commits (row 1 is kept iff pick 0 equals it), so the token's
-index in the output is the number of tokens committed before the round.
+Prefill is no round: its commit is in no acceptance figure, its token is not in the decode rate. A
+round's first draft predicts the first token that the round commits (row 1 is kept iff pick 0 equals
+it), so the token's index in the output is the number of tokens committed before the round.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from mtp.records import Round
 from mtp.request import Finished
-
-
-@dataclass(frozen=True)
-class Round:
-    """One slot's part of one window. drafted: rows - 1; accepted: drafts whose rows were kept; committed: rows kept == tokens
-    emitted, 0 when the slot was cancelled or its first row was faulty; times: of the window, on the engine's clock."""
-
-    window: int
-    slot: int
-    request: str
-    rows: int
-    drafted: int
-    accepted: int
-    committed: int
-    finish: str | None
-    start_s: float
-    end_s: float
-
-    def __post_init__(self) -> None:
-        if (
-            self.drafted != self.rows - 1
-            or self.accepted != max(0, self.committed - 1)
-            or not 0 <= self.committed <= self.rows
-        ):
-            raise ValueError(
-                f"window {self.window}, request {self.request}: {self.rows} rows, {self.drafted} drafted, {self.accepted} accepted, "
-                f"{self.committed} committed; expected drafted = rows - 1, accepted = committed - 1, committed within rows"
-            )
-
-    def judged(self, position: int) -> bool:
-        """Whether the draft at `position` (from 0) met its pick: all before it were accepted and the request went on."""
-        met = self.accepted > position or (self.accepted == position and self.finish is None)
-        return self.committed > 0 and self.drafted > position and met
 
 
 def summarise(
@@ -58,10 +26,12 @@ def summarise(
     warmup_s: float = 0.0,
     rows_padded: int = 0,
 ) -> dict[str, Any]:
-    """The fields of metrics.json that follow from the records of one run. decode_s, prefill_s: seconds of windows, of prefills.
+    """The fields of metrics.json that follow from the records of one run. decode_s, prefill_s:
+    seconds of windows, of prefills.
 
-    rows_verified and drafts_verified are costs and count every round. The acceptance figures leave out rounds that committed
-    nothing. tokens_committed (== rows_kept) is what the windows emitted; the end-to-end rate has the prefills' tokens as well.
+    rows_verified and drafts_verified are costs and count every round. The acceptance figures leave
+    out rounds that committed nothing. tokens_committed (== rows_kept) is what the windows emitted;
+    the end-to-end rate has the prefills' tokens as well.
     """
     rounds = sorted(rounds, key=lambda entry: (entry.window, entry.slot))
     committing = [entry for entry in rounds if entry.committed]
@@ -103,8 +73,9 @@ def mean_acceptance_length(rounds: Iterable[Round]) -> float | None:
 
 
 def acceptance_by_position(rounds: Iterable[Round]) -> list[dict[str, Any]]:
-    """Per place among a round's drafts, from 0. offered: drafts there; accepted: those kept; cumulative: accepted / offered;
-    conditional: accepted / those judged, so that a request's end, which leaves drafts unjudged, does not read as a miss."""
+    """Per place among a round's drafts, from 0. offered: drafts there; accepted: those kept;
+    cumulative: accepted / offered; conditional: accepted / those judged, so that a request's
+    end, which leaves drafts unjudged, does not read as a miss."""
     committing = [entry for entry in rounds if entry.committed]
     figures = []
     for position in range(max((entry.drafted for entry in committing), default=0)):
@@ -117,16 +88,16 @@ def acceptance_by_position(rounds: Iterable[Round]) -> list[dict[str, Any]]:
 
 
 def acceptance_novel(rounds: Iterable[Round], finished: Iterable[Finished]) -> float | None:
-    """Share of judged first drafts that were accepted, over those that predict a novel token: one whose 4-gram (it and the
-    three tokens before it) occurs nowhere earlier in its own text, prompt included. A token with fewer before it is novel.
-    `rounds`: in the order of their windows. Copied text makes any drafter look good; this figure leaves it out."""
+    """Share of judged first drafts that were accepted, over those that predict a novel token:
+    one whose 4-gram (it and the three tokens before it) occurs nowhere earlier in its own text,
+    prompt included. A token with fewer before it is novel. `rounds`: in the order of their
+    windows. Copied text makes any drafter look good; this figure leaves it out."""
     novel = {
         request.id: new_grams(request.prompt + request.tokens, 4)[len(request.prompt) :]
         for request in finished
     }
-    index: dict[str, int] = defaultdict(
-        lambda: 1
-    )  # in the output, of a round's first token: the prefill committed one before
+    # in the output, of a round's first token: the prefill committed one before
+    index: dict[str, int] = defaultdict(lambda: 1)
     verdicts = []
     for entry in rounds:
         if (
@@ -140,17 +111,26 @@ def acceptance_novel(rounds: Iterable[Round], finished: Iterable[Finished]) -> f
 
 
 def repetition(finished: Iterable[Finished], length: int = 16) -> float | None:
-    """Share of output tokens that come after their output's first repeated 16-gram, over all requests: text that loops."""
+    """Share of output tokens that come after their output's first repeated 16-gram, over all
+    requests: text that loops."""
     total = after = 0
     for request in finished:
-        new = new_grams(request.tokens, length)
-        total += len(new)
-        after += len(new) - 1 - new.index(False) if False in new else 0
+        total += len(request.tokens)
+        end = first_repeat(request.tokens, length)
+        after += 0 if end is None else len(request.tokens) - 1 - end
     return rate(after, total)
 
 
+def first_repeat(tokens: Sequence[int], length: int = 16) -> int | None:
+    """The index of the token that ends the first gram which occurred before: where a text begins to
+    loop. None: it never does."""
+    new = new_grams(tokens, length)
+    return new.index(False) if False in new else None
+
+
 def new_grams(text: Sequence[int], length: int) -> list[bool]:
-    """Per token, whether the gram that ends at it is the first of its kind. Grams cut short by the text's start are new."""
+    """Per token, whether the gram that ends at it is the first of its kind. Grams cut short by
+    the text's start are new."""
     seen: set[tuple[int, ...]] = set()
     new = []
     for end in range(1, len(text) + 1):
@@ -161,8 +141,9 @@ def new_grams(text: Sequence[int], length: int) -> list[bool]:
 
 
 def latency(finished: Sequence[Finished]) -> dict[str, dict[str, float | None]]:
-    """ttft: arrival to first token; tpot: of one request, decode time over tokens after the first; itl: between two deliveries
-    (the tokens of one window arrive together, as one). p50 and p99 over requests; itl over all deliveries of the run."""
+    """ttft: arrival to first token; tpot: of one request, decode time over tokens after the
+    first; itl: between two deliveries (the tokens of one window arrive together, as one). p50
+    and p99 over requests; itl over all deliveries of the run."""
     deliveries = [sorted(set(request.emitted_s)) for request in finished]
     samples = {
         "ttft_ms": [wait for request in finished if (wait := ttft_s(request)) is not None],

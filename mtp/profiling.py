@@ -1,5 +1,5 @@
-"""Named ranges of a step, for a profiler. Methods are marked where they are defined and stay what they are until somebody listens:
-ranges that nobody wants cost nothing. Pure Python."""
+"""Named ranges of a step, for a profiler. Methods are marked where they are defined and stay
+what they are until somebody listens: ranges that nobody wants cost nothing. Pure Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def profiled(name: Name) -> Callable[[Method], Method]:
 
 @contextmanager
 def profiling_ranges(opened: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
-    """While it is open, every call of a marked method, in this process, runs inside `opened(its range's name)`."""
+    """While it is open, every call of a marked method, in this process, runs inside `opened(its
+    range's name)`."""
     quiet = [(*_place(method), name) for method, name in _marked]
     originals = [vars(owner)[attribute] for owner, attribute, _ in quiet]
     for (owner, attribute, name), original in zip(quiet, originals, strict=True):

@@ -1,4 +1,4 @@
-"""A request, and what remains of it when it is finished."""
+"""A request, its stream while it holds a slot, and what remains of it when it is finished."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mtp.commit import Committed
+from mtp.fields import Frozen, Tupled
 from mtp.windows import SlotView
 
 Finish = Literal["stop", "length", "cancelled", "error"]
@@ -13,25 +15,20 @@ Finish = Literal["stop", "length", "cancelled", "error"]
 
 @dataclass(frozen=True)
 class Request:
-    """One stream to decode.
-
-    prompt: token ids; priority: higher is more important; arrival_s: seconds after the engine's start; stop_ids: in addition
-    to the target's own; min_new_tokens: stop ids cannot be picked before that many tokens; seed: of its random numbers.
-    """
+    """One stream to decode. Nothing changes it once it is made. Raises ValueError for values
+    that cannot be served."""
 
     id: str
-    prompt: tuple[int, ...]
-    max_new_tokens: int
-    priority: int = 1
-    arrival_s: float = 0.0
-    stop_ids: frozenset[int] = frozenset()
-    min_new_tokens: int = 0
+    prompt: Tupled[int] = Tupled()  # token ids
+    max_new_tokens: int  # type: ignore[misc]
+    priority: int = 1  # higher is more important
+    arrival_s: float = 0.0  # seconds after the engine's start
+    stop_ids: Frozen[int] = Frozen(required=False)  # in addition to the target's own
+    min_new_tokens: int = 0  # stop ids cannot be picked before that many tokens
     ignore_stop: bool = False
-    seed: int = 0
+    seed: int = 0  # of its random numbers
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prompt", tuple(self.prompt))
-        object.__setattr__(self, "stop_ids", frozenset(self.stop_ids))
         if not self.prompt:
             raise ValueError(f"request {self.id}: the prompt is empty, expected at least one token")
         if self.max_new_tokens < 1:
@@ -40,7 +37,8 @@ class Request:
             )
         if not 0 <= self.min_new_tokens <= self.max_new_tokens:
             raise ValueError(
-                f"request {self.id}: min_new_tokens is {self.min_new_tokens}, expected 0 to max_new_tokens ({self.max_new_tokens})"
+                f"request {self.id}: min_new_tokens is {self.min_new_tokens}, "
+                f"expected 0 to max_new_tokens ({self.max_new_tokens})"
             )
         if not 0 <= self.arrival_s < math.inf:
             raise ValueError(
@@ -50,34 +48,25 @@ class Request:
 
 @dataclass
 class Stream:
-    """A request in its slot: the host's mirror of what the buffers object holds on the device.
-
-    position: the anchor's (== prompt + emitted - 1 once prefilled); prefilled: prompt tokens in the cache; held: drafts the
-    executor holds, made for `held_for` = (position, anchor, round); prefill_s: seconds of its prefill so far; plain_reason: why
-    its speculation ended; start_s, first_token_s, end_s: engine clock.
-    """
+    """A request in its slot: the host's mirror of what the buffers object holds on the device."""
 
     request: Request
     slot: int
     context: int
-    tokens: list[int] = field(default_factory=list)
-    position: int = 0
-    prefilled: int = 0
-    held: int = 0
-    held_for: tuple[int, int, int] = (-1, -1, -1)
-    confidence: tuple[float, ...] = ()
-    rounds: int = 0
-    accepted: int = 0
-    skips: int = 0
-    finish: Finish | None = None
-    error: str | None = None
+    tokens: list[int] = field(default_factory=list)  # emitted so far
+    position: int = 0  # of the anchor; == prompt + emitted - 1 once prefilled
+    prefilled: int = 0  # prompt tokens in the cache
+    held: int = 0  # drafts the executor holds for it
+    held_for: tuple[int, int, int] = (-1, -1, -1)  # what they were made for: see `stamp`
+    confidence: tuple[float, ...] = ()  # the drafter's own, per held draft
+    rounds: int = 0  # windows it was in
+    accepted: int = 0  # drafts accepted in them
+    skips: int = 0  # windows in a row it was left out of
     cancelled: bool = False
-    speculation_disabled: str | None = None
-    prefill_s: float = 0.0
-    start_s: float = 0.0
-    first_token_s: float | None = None
-    end_s: float | None = None
-    emitted_s: list[float] = field(default_factory=list)
+    speculation_disabled: str | None = None  # why, where the drafter was lost to it
+    prefill_s: float = 0.0  # seconds of its prefill so far
+    start_s: float = 0.0  # when it got its slot, engine clock
+    emitted_s: list[float] = field(default_factory=list)  # since the engine's start, per token
 
     @property
     def prefilling(self) -> bool:
@@ -89,14 +78,22 @@ class Stream:
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """What held drafts must have been made for."""
+        """(position, anchor, round): held drafts are of use only if they were made for it."""
         return (self.position, self.tokens[-1] if self.tokens else -1, self.rounds)
+
+    def commit(self, committed: Committed, elapsed_s: float) -> None:
+        """Tokens and position move together."""
+        self.tokens.extend(committed.tokens)
+        self.position += committed.kept
+        self.emitted_s.extend([elapsed_s] * committed.kept)
+
+    def hold(self, held: int, confidence: tuple[float, ...]) -> None:
+        """Drafts that the executor has made for the stream as it is now."""
+        self.held, self.confidence, self.held_for = held, confidence, self.stamp
 
     def view(self, cap: int | None) -> SlotView:
         """What a policy sees of it."""
-        held = (
-            self.held if self.held_for == self.stamp else 0
-        )  # drafts made for another prefix are never used
+        held = self.held if self.held_for == self.stamp else 0
         return SlotView(
             slot=self.slot,
             held=held,
@@ -112,35 +109,31 @@ class Stream:
 
 @dataclass(frozen=True)
 class Finished:
-    """rounds and accepted count windows only, never the prefill; emitted_s: engine-clock time of each token; plain_reason: why
-    its speculation ended before it did, None = it did not."""
-
     id: str
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     finish: Finish
     priority: int = 1
     error: str | None = None
-    rounds: int = 0
-    accepted: int = 0
+    rounds: int = 0  # windows only, never the prefill
+    accepted: int = 0  # drafts accepted in them
     arrival_s: float = 0.0
-    start_s: float | None = None
+    start_s: float | None = None  # when it got its slot; None: never
     end_s: float = 0.0
-    emitted_s: tuple[float, ...] = ()
-    speculation_disabled: str | None = None
+    emitted_s: tuple[float, ...] = ()  # engine-clock time of each token
+    speculation_disabled: str | None = None  # why its speculation ended before it did
 
     @classmethod
     def of(
         cls,
         request: Request,
-        stream: Stream | None,
+        stream: Stream | None,  # None: the request never had a slot
         finish: Finish,
         error: str | None,
         *,
-        began_s: float,
+        began_s: float,  # the engine's start
         end_s: float,
     ) -> Finished:
-        """stream: None where the request never had a slot; began_s: the engine's start."""
         return cls(
             id=request.id,
             prompt=request.prompt,

@@ -1,30 +1,28 @@
-"""Window plans: which slots take part in the next target forward, and with how many rows. Pure Python."""
+"""Window plans: which slots take part in the next target forward, and with how many rows. Pure
+Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+MAX_DEPTH = 7  # drafts of a chain
+
 
 @dataclass(frozen=True)
 class SlotView:
-    """What a planner sees of one active slot.
-
-    held: drafts it holds; room: tokens it may still emit; position: its anchor's; context: most prompt + output tokens;
-    cap: most rows the grants allow it (None = no cap); survival[j]: probability that its first j + 1 drafts are accepted;
-    confidence: the drafter's own, per held draft; skips: windows it was left out of in a row; request: whose slot it is.
-    """
+    """What a planner sees of one active slot."""
 
     slot: int
-    held: int
-    room: int
-    position: int
-    context: int
-    cap: int | None = None
-    survival: tuple[float, ...] = ()
-    confidence: tuple[float, ...] = ()
-    skips: int = 0
-    request: str = ""
+    held: int  # drafts it holds
+    room: int  # tokens it may still emit
+    position: int  # its anchor's
+    context: int  # most prompt + output tokens
+    cap: int | None = None  # most rows the grants allow it; None: any number
+    survival: tuple[float, ...] = ()  # [j]: probability that its first j + 1 drafts are accepted
+    confidence: tuple[float, ...] = ()  # the drafter's own, per held draft
+    skips: int = 0  # windows in a row it was left out of
+    request: str = ""  # whose slot it is
 
     @property
     def limit(self) -> int:
@@ -45,10 +43,8 @@ class Group:
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """groups: in ascending slot order; next_start: the slot id at which the next window's rotation begins."""
-
-    groups: tuple[Group, ...]
-    next_start: int
+    groups: tuple[Group, ...]  # in ascending slot order
+    next_start: int  # slot id at which the next window's rotation begins
 
     @property
     def rows(self) -> int:
@@ -80,8 +76,9 @@ def first_left_out(walk: Sequence[SlotView], lengths: Mapping[int, int], start: 
 def rotate_grow(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> WindowPlan:
     """The published window-sharing policy, group sizes 1, 2 and 4.
 
-    Slots enter in rotation with their smallest group (2 rows with a usable draft, else 1) until one does not fit; left-over
-    pairs of rows then grow groups from 2 to 4, in rotation, where 3 drafts are usable. `slots` ascend by id.
+    Slots enter in rotation with their smallest group (2 rows with a usable draft, else 1) until one
+    does not fit; left-over pairs of rows then grow groups from 2 to 4, in rotation, where 3 drafts
+    are usable. `slots` ascend by id.
     """
     check_rows(rows)
     walk = rotation(slots, start)
@@ -110,11 +107,13 @@ def static_k(
     start: int = 0,
     sizes: Sequence[int] = (1, 2, 4),
 ) -> WindowPlan:
-    """Every anchor first, in rotation; then groups grow, in rotation, to k + 1 rows while they fit. k = 0 is plain decoding."""
+    """Every anchor first, in rotation; then groups grow, in rotation, to k + 1 rows while they
+    fit. k = 0 is plain decoding."""
     check_rows(rows)
     if k + 1 not in sizes:
         raise ValueError(
-            f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}"
+            f"k is {k}, expected one less than a group size: "
+            f"{', '.join(str(n - 1) for n in sorted(sizes))}"
         )
     walk = rotation(slots, start)
     entered = walk[:rows]
@@ -129,7 +128,8 @@ def static_k(
 
 
 def rotate_anchors_first(slots: Sequence[SlotView], *, rows: int = 8, start: int = 0) -> WindowPlan:
-    """`rotate_grow`, but every anchor gets a row before any draft does: then groups grow to 2, then to 4 rows, in rotation."""
+    """`rotate_grow`, but every anchor gets a row before any draft does: then groups grow to 2,
+    then to 4 rows, in rotation."""
     check_rows(rows)
     walk = rotation(slots, start)
     entered = walk[:rows]

@@ -1,4 +1,5 @@
-"""One thread, here and in what tests start: tiny products gain nothing from two, and two wait for each other badly on a busy machine."""
+"""One thread, here and in what tests start: tiny products gain nothing from two, and two wait
+for each other badly on a busy machine."""
 
 import os
 

@@ -1,4 +1,5 @@
-"""Window kernels: tensors in, tensors out. Every operation has a plain-torch twin with the ending `_torch`."""
+"""Window kernels: tensors in, tensors out. Every operation has a plain-torch twin with the
+ending `_torch`."""
 
 from triton_kernels.accept import Accepted, accept_prefix, accept_prefix_torch
 from triton_kernels.advance import advance_window, advance_window_torch

@@ -1,4 +1,5 @@
-"""Accept: how many rows of each group are kept, what they emit, and whether the slot ends. The device's `commit_group`."""
+"""Accept: how many rows of each group are kept, what they emit, and whether the slot ends. The
+device's `commit_group`."""
 
 from __future__ import annotations
 
@@ -21,21 +22,27 @@ from triton_kernels.launch import (
 )
 
 RUNNING, STOP, LENGTH, ERROR = range(4)  # values of Accepted.finish
-INPUTS = (
-    "picks",
-    "faults",
-    "ids",
-    "starts",
-    "anchors",
-    "positions",
-    "produced",
-    "max_new",
-    "context",
-    "min_new",
-    "stop_ids",
-    "stop_counts",
-)  # in the order of every signature here
 _RUNNING, _STOP, _LENGTH, _ERROR = map(constant, (RUNNING, STOP, LENGTH, ERROR))
+
+
+class Inputs(NamedTuple):
+    """What the operation is given, in the order of every signature here."""
+
+    picks: Tensor  # [rows] int32
+    faults: Tensor  # [rows] bool
+    ids: Tensor  # [rows] int32
+    starts: Tensor  # [slots + 1] int32, as from `pack_window`
+    anchors: Tensor  # [slots] int32
+    positions: Tensor  # [slots] int32, of the anchor
+    produced: Tensor  # [slots] int32, tokens emitted so far
+    max_new: Tensor  # [slots] int32
+    context: Tensor  # [slots] int32, most prompt + output tokens
+    min_new: Tensor  # [slots] int32, a stop id among the first min_new tokens does not end
+    stop_ids: Tensor  # [slots, M] int32
+    stop_counts: Tensor  # [slots] int32, that count; 0 to ignore stops
+
+
+INPUTS = Inputs._fields
 
 
 class Accepted(NamedTuple):
@@ -76,9 +83,8 @@ def keep_prefix(
         stop_id = tl.load(stop_ids_ptr + slot * most_stops + i, mask=listed, other=0)
         stop |= (pick == stop_id[:, None]) & listed[:, None]
     stop &= (produced - min_new)[:, None] + place >= 0
-    more = (
-        (pick == follower) & (place + 1 < group[:, None]) & ~stop
-    )  # the walk goes on to the next row
+    # the walk goes on to the next row
+    more = (pick == follower) & (place + 1 < group[:, None]) & ~stop
     more &= ((max_new - produced)[:, None] > place + 1) & (
         (context - position)[:, None] >= place + 3
     )
@@ -159,50 +165,37 @@ def accept_prefix_kernel(
     )
 
 
-def _launch(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    picks, stop_ids = inputs[0], inputs[-2]
-    slots, most_stops = stop_ids.shape
+def _launch(width: int, *given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    inputs = Inputs(*given)
+    slots, most_stops = inputs.stop_ids.shape
     kept, following, finish = torch.empty(
-        (3, slots), dtype=torch.int32, device=picks.device
+        (3, slots), dtype=torch.int32, device=inputs.picks.device
     ).unbind()
-    tokens = torch.empty((slots, width), dtype=torch.int32, device=picks.device)
+    tokens = torch.empty((slots, width), dtype=torch.int32, device=inputs.picks.device)
     if slots:
+        shapes = (slots, most_stops, width)
         outputs = (kept, tokens, following, finish)
         tile = power_of_two(width)
-        accept_prefix_kernel[1,](
-            *inputs, slots, most_stops, width, *outputs, GROUP_TILE=tile, num_warps=1
-        )
+        accept_prefix_kernel[1,](*inputs, *shapes, *outputs, GROUP_TILE=tile, num_warps=1)
     return kept, tokens, following, finish
 
 
-def _twin(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    (
-        picks,
-        faults,
-        ids,
-        starts,
-        anchors,
-        positions,
-        produced,
-        max_new,
-        context,
-        min_new,
-        stop_ids,
-        stop_counts,
-    ) = inputs
+def _twin(width: int, *given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    picks, faults, ids, starts, anchors, positions, produced, *limits = Inputs(*given)
+    max_new, context, min_new, stop_ids, stop_counts = limits
     k = torch.arange(width, dtype=torch.int32, device=picks.device)[None]  # [1, width]
     group = (starts[1:] - starts[:-1])[:, None]  # [slots, 1]
     here = k < group
     row = (starts[:-1, None] + k).clamp(0, picks.shape[0] - 1).long()
     pick, draft, fault = picks[row], ids[row], faults[row]  # [slots, width]
-    listed = (
-        torch.arange(stop_ids.shape[1], device=picks.device)[None] < stop_counts[:, None]
-    )  # [slots, M]
+    # [slots, M]
+    listed = torch.arange(stop_ids.shape[1], device=picks.device)[None] < stop_counts[:, None]
     stop = ((pick[:, :, None] == stop_ids[:, None]) & listed[:, None]).any(2) & (
         produced[:, None] + k >= min_new[:, None]
     )
 
-    # reached[k]: the walk comes to row k, by an agreeing draft that neither ended the slot nor ran out of room
+    # reached[k]: the walk comes to row k, by an agreeing draft that neither ended the slot nor ran
+    # out of room
     follows = (pick[:, :-1] == draft[:, 1:]) & ~stop[:, :-1] & here[:, 1:]
     follows &= (produced[:, None] + k[:, 1:] < max_new[:, None]) & (
         positions[:, None] + k[:, 1:] + 2 <= context[:, None]
@@ -230,14 +223,15 @@ def _twin(width: int, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 _operation = operation(
-    f"accept_prefix(int width, {', '.join('Tensor ' + name for name in INPUTS)}) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"accept_prefix(int width, {', '.join('Tensor ' + name for name in INPUTS)}) -> (Tensor, "
+    "Tensor, Tensor, Tensor)",
     cpu=_twin,
     cuda=_launch,
 )
 
 
-def _check(width: int, *inputs: Tensor, dense: bool) -> None:
-    picks, anchors = inputs[0], inputs[4]
+def _check(width: int, inputs: Inputs, *, dense: bool) -> None:
+    picks, anchors = inputs.picks, inputs.anchors
     require("picks", picks, shape=[None], dtypes=[torch.int32], dense=dense)
     require("anchors", anchors, shape=[None], dtypes=[torch.int32], like=picks, dense=dense)
     rows, slots = picks.shape[0], anchors.shape[0]
@@ -247,7 +241,7 @@ def _check(width: int, *inputs: Tensor, dense: bool) -> None:
         "starts": [slots + 1],
         "stop_ids": [slots, None],
     }
-    for name, tensor in zip(INPUTS, inputs, strict=True):
+    for name, tensor in inputs._asdict().items():
         dtype = torch.bool if name == "faults" else torch.int32
         shape = [rows] if name == "picks" else shapes.get(name, [slots])
         require(name, tensor, shape=shape, dtypes=[dtype], like=picks, dense=dense)
@@ -275,32 +269,18 @@ def accept_prefix(
 ) -> Accepted:
     """The accepted prefix of every group, trimmed by stop tokens, limits and faults.
 
-    picks, ids: [rows] int32, faults: [rows] bool: per row of the window. starts: [slots + 1] int32 as from `pack_window`.
-    Per slot, [slots] int32: anchors, positions (of the anchor), produced (tokens emitted so far), max_new, context (most
-    prompt + output tokens), min_new (a stop id among the first min_new tokens does not end). stop_ids: [slots, M] int32, the
-    first stop_counts[slot] count; a slot that ignores stops has count 0. width: the most rows of a group. At most 64 slots
-    and groups of 64 rows.
+    Shapes and dtypes: see `Inputs`. width: the most rows of a group. At most 64 slots and groups of
+    64 rows.
 
-    Row 0 is kept unless it is faulty. Row k is kept iff pick[k-1] == its draft, pick[k-1] does not end the slot,
-    produced + k < max_new, position + k + 2 <= context, and it is not faulty. A faulty row that the walk reaches ends the
-    slot with ERROR after the rows before it.
-    Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
+    Row 0 is kept unless it is faulty. Row k is kept iff pick[k-1] == its draft, pick[k-1] does not
+    end the slot, produced + k < max_new, position + k + 2 <= context, and it is not faulty. A
+    faulty row that the walk reaches ends the slot with ERROR after the rows before it. Raises
+    ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none
+    without slots.
     """
-    inputs = (
-        picks,
-        faults,
-        ids,
-        starts,
-        anchors,
-        positions,
-        produced,
-        max_new,
-        context,
-        min_new,
-        stop_ids,
-        stop_counts,
-    )
-    _check(width, *inputs, dense=True)
+    rows, slots = (picks, faults, ids, starts), (anchors, positions, produced)
+    inputs = Inputs(*rows, *slots, max_new, context, min_new, stop_ids, stop_counts)
+    _check(width, inputs, dense=True)
     return Accepted(*_operation(width, *inputs))
 
 
@@ -321,19 +301,7 @@ def accept_prefix_torch(
     width: int,
 ) -> Accepted:
     """`accept_prefix` in plain torch, for any strides."""
-    inputs = (
-        picks,
-        faults,
-        ids,
-        starts,
-        anchors,
-        positions,
-        produced,
-        max_new,
-        context,
-        min_new,
-        stop_ids,
-        stop_counts,
-    )
-    _check(width, *inputs, dense=False)
+    rows, slots = (picks, faults, ids, starts), (anchors, positions, produced)
+    inputs = Inputs(*rows, *slots, max_new, context, min_new, stop_ids, stop_counts)
+    _check(width, inputs, dense=False)
     return Accepted(*_twin(width, *inputs))

@@ -1,4 +1,5 @@
-"""Advance: from the target's logits to the next window's inputs, without the host, in one launch or two."""
+"""Advance: from the target's logits to the next window's inputs, without the host, in one launch
+or two."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from triton_kernels import accept, argmax, pack
+from triton_kernels import accept, argmax
 from triton_kernels.accept import RUNNING, keep_prefix
 from triton_kernels.argmax import LEAST_KEY, best_of_chunk, chunks_of, pick_of
 from triton_kernels.checks import require
@@ -23,10 +24,12 @@ from triton_kernels.launch import (
     tl,
 )
 from triton_kernels.pack import Packed, load_tokens, store_window
-from triton_kernels.plan import POLICIES, plan_groups, plan_groups_torch
+from triton_kernels.plan import POLICIES, plan_groups, plan_window_torch
 from triton_kernels.state import RESULT_FIELDS, Advanced, SlotLimits, SlotState, check_tables
 
 STAGES = ("all", "accept", "plan")
+
+
 _RESULT_FIELDS, _RUNNING = constant(RESULT_FIELDS), constant(RUNNING)
 
 
@@ -70,8 +73,9 @@ def advance_window_kernel(
     SIZES: tl.constexpr,
     GROUP_TILE: tl.constexpr,
 ):
-    """Grid (bucket, chunks) where it accepts: every program folds its chunk into its row's key, and the last of all to take
-    a ticket does the rest. Grid (1,) where it only plans. The rest: every load, one barrier, every store."""
+    """Grid (bucket, chunks) where it accepts: every program folds its chunk into its row's key,
+    and the last of all to take a ticket does the rest. Grid (1,) where it only plans. The rest:
+    every load, one barrier, every store."""
     last = True
     if ACCEPT:
         row = tl.program_id(0)
@@ -137,9 +141,8 @@ def advance_window_kernel(
             produced += kept
             position += kept
             live = tl.where(finish == _RUNNING, live, 0)
-            held = tl.where(
-                group > 0, tl.where(moved, proposed, 0), held
-            )  # drafts for another prefix are never used
+            # drafts for another prefix are never used
+            held = tl.where(group > 0, tl.where(moved, proposed, 0), held)
             from_row = (first + kept - 1)[:, None] * proposed + (place - 1)
             renewed = moved[:, None] & (place > 0) & (place <= proposed)
             tokens = tl.where(
@@ -197,76 +200,76 @@ def advance_window_kernel(
 
 
 def _launch(
-    state: list[Tensor], limits: list[Tensor], window: list[Tensor], logits: Tensor | None, proposals: Tensor | None, vocab: int,
-    rows: int, accepts: bool, policy: int, k: int, sizes: list[int],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    state: list[Tensor],
+    limits: list[Tensor],
+    window: list[Tensor],
+    logits: Tensor | None,
+    proposals: Tensor | None,
+    vocab: int,
+    rows: int,
+    accepts: bool,
+    policy: int,
+    k: int,
+    sizes: list[int],
+) -> tuple[Tensor, Tensor]:
     """policy -1: no plan."""
-    (slots, depth), bucket = state[5].shape, window[0].shape[0]
-    picks, result = _outputs(state, window, accepts)
-    if slots:
-        keys, tickets = scratch(picks.device, bucket)
-        proposed = 0 if proposals is None else proposals.shape[1]
-        unread = window[0]  # stands for what the stage does not touch
-        sources = (
-            *state,
-            *limits,
-            *window,
-            unread if logits is None else logits,
-            proposals if proposed else unread,
-        )
-        numbers = (
-            0 if logits is None else logits.stride(0),
-            vocab,
-            slots,
-            depth,
-            limits[4].shape[1],
-            bucket,
-            proposed,
-            rows,
-        )
-        grid = (1,) if logits is None else (bucket, chunks_of(logits, vocab))
-        options = {
-            "ACCEPT": accepts,
-            "POLICY": policy,
-            "DRAFTS": k,
-            "SIZES": sum({1 << size for size in sizes}),
-        }
-        warps = argmax.WARPS if accepts else 1
-        advance_window_kernel[grid](
-            *sources,
-            picks,
-            result,
-            keys,
-            tickets,
-            *numbers,
-            **options,
-            GROUP_TILE=power_of_two(depth + 1),
-            num_warps=warps,
-        )
-    return picks, result
-
-
-def _outputs(state: list[Tensor], window: list[Tensor], accepts: bool) -> tuple[Tensor, Tensor]:
-    (slots, depth), bucket = state[5].shape, window[0].shape[0]
-    make = torch.empty if slots else torch.zeros  # without a slot nothing is launched
-    picks = make(bucket if accepts else 0, dtype=torch.int32, device=window[0].device)
-    return picks, make(
-        (RESULT_FIELDS + depth + 1 if accepts else 0, slots), dtype=torch.int32, device=picks.device
+    tables, packed = SlotState(*state), Packed(*window)
+    (slots, depth), bucket = tables.drafts.shape, packed.ids.shape[0]
+    outputs = _outputs(tables, packed, accepts)
+    if not slots:
+        return outputs
+    proposed = 0 if proposals is None else proposals.shape[1]
+    unread = packed.ids  # stands for what the stage does not touch
+    reads = (unread if logits is None else logits, proposals if proposed else unread)
+    inputs = (*state, *limits, *window, *reads)
+    stride = 0 if logits is None else logits.stride(0)
+    most_stops = SlotLimits(*limits).stop_ids.shape[1]
+    shapes = (stride, vocab, slots, depth, most_stops, bucket, proposed, rows)
+    sizes_set = sum({1 << size for size in sizes})
+    options = {"ACCEPT": accepts, "POLICY": policy, "DRAFTS": k, "SIZES": sizes_set}
+    tile, warps = power_of_two(depth + 1), argmax.WARPS if accepts else 1
+    grid = (1,) if logits is None else (bucket, chunks_of(logits, vocab))
+    advance_window_kernel[grid](
+        *inputs,
+        *outputs,
+        *scratch(unread.device, bucket),
+        *shapes,
+        **options,
+        GROUP_TILE=tile,
+        num_warps=warps,
     )
+    return outputs
+
+
+def _outputs(state: SlotState, window: Packed, accepts: bool) -> tuple[Tensor, Tensor]:
+    (slots, depth), bucket = state.drafts.shape, window.ids.shape[0]
+    make = torch.empty if slots else torch.zeros  # without a slot nothing is launched
+    fields, device = RESULT_FIELDS + depth + 1, window.ids.device
+    picks = make(bucket if accepts else 0, dtype=torch.int32, device=device)
+    return picks, make((fields if accepts else 0, slots), dtype=torch.int32, device=device)
 
 
 def _twin(
-    state: list[Tensor], limits: list[Tensor], window: list[Tensor], logits: Tensor | None, proposals: Tensor | None, vocab: int,
-    rows: int, accepts: bool, policy: int, k: int, sizes: list[int],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    outputs = _outputs(state, window, accepts)
+    state: list[Tensor],
+    limits: list[Tensor],
+    window: list[Tensor],
+    logits: Tensor | None,
+    proposals: Tensor | None,
+    vocab: int,
+    rows: int,
+    accepts: bool,
+    policy: int,
+    k: int,
+    sizes: list[int],
+) -> tuple[Tensor, Tensor]:
     changed, bounds, packed = SlotState(*state), SlotLimits(*limits), Packed(*window)
+    outputs = _outputs(changed, packed, accepts)
     if not len(changed.anchors):
         return outputs
     if logits is not None:
         outputs = _accept(changed, bounds, packed, logits, proposals, vocab)
     if policy >= 0:
-        _plan(changed, bounds, packed, rows, POLICIES[policy], k, sizes)
+        plan_window_torch(changed, bounds, packed, rows, POLICIES[policy], k, sizes)
     return outputs
 
 
@@ -293,8 +296,11 @@ def _accept(
         state.anchors,
         state.positions,
         state.produced,
-        *limits[:3],
-        *limits[4:],
+        limits.max_new,
+        limits.context,
+        limits.min_new,
+        limits.stop_ids,
+        limits.stop_counts,
         width=state.drafts.shape[1] + 1,
     )
     group, moved = window.starts.diff(), kept > 0
@@ -312,32 +318,9 @@ def _accept(
     return torch.where(real, picks, 0), torch.cat([torch.stack([group, kept, finish]), tokens.T])
 
 
-def _plan(
-    state: SlotState,
-    limits: SlotLimits,
-    window: Packed,
-    rows: int,
-    policy: str,
-    k: int,
-    sizes: Sequence[int],
-) -> None:
-    limit = torch.minimum(limits.max_new - state.produced, limits.context - state.positions - 1)
-    able = (state.live > 0) & (limit >= 1)
-    usable = torch.minimum(torch.minimum(state.held, limits.allowed), limit - 1)
-    groups, start = plan_groups_torch(
-        able.tolist(), usable.tolist(), int(state.start), rows, policy, k, sizes
-    )
-    group_rows = torch.tensor(groups, dtype=torch.int32, device=usable.device)
-    packed = pack.pack_window_torch(
-        state.anchors, state.drafts, state.positions, group_rows, bucket=window.ids.shape[0]
-    )
-    state.start.fill_(start)
-    for place, column in zip(window, packed, strict=True):
-        place.copy_(column)
-
-
 _operation = operation(
-    "advance_window(Tensor(a!)[] state, Tensor[] limits, Tensor(b!)[] window, Tensor? logits, Tensor? proposals, "
+    "advance_window(Tensor(a!)[] state, Tensor[] limits, Tensor(b!)[] window, Tensor? logits, "
+    "Tensor? proposals, "
     "int vocab, int rows, bool accepts, int policy, int k, int[] sizes) -> (Tensor, Tensor)",
     cpu=_twin,
     cuda=_launch,
@@ -345,9 +328,20 @@ _operation = operation(
 
 
 def _check(
-    stage: str, state: SlotState, limits: SlotLimits, window: Packed, logits: Tensor | None, proposals: Tensor | None, vocab: int | None,
-    rows: int, policy: str, k: int, sizes: Sequence[int], *, dense: bool,
-) -> tuple[Any, ...]:  # fmt: skip
+    stage: str,
+    state: SlotState,
+    limits: SlotLimits,
+    window: Packed,
+    logits: Tensor | None,
+    proposals: Tensor | None,
+    vocab: int | None,
+    rows: int,
+    policy: str,
+    k: int,
+    sizes: Sequence[int],
+    *,
+    dense: bool,
+) -> tuple[Any, ...]:
     """The operation's arguments."""
     if stage not in STAGES:
         raise ValueError(f"stage is {stage!r}, expected {' or '.join(STAGES)}")
@@ -357,7 +351,8 @@ def _check(
     bucket, depth = window.ids.shape[0], state.drafts.shape[1]
     if (logits is None) != (stage == "plan") or (logits is None and proposals is not None):
         raise ValueError(
-            f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, neither for plan"
+            f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, "
+            "neither for plan"
         )
     columns = 0
     if logits is not None:
@@ -374,92 +369,71 @@ def _check(
         )
         if proposals.shape[1] > depth:
             raise ValueError(
-                f"proposals has {proposals.shape[1]} columns, expected at most {depth} (those of drafts)"
+                f"proposals has {proposals.shape[1]} columns, expected at most {depth} (those of "
+                "drafts)"
             )
     if not 1 <= rows <= bucket:
         raise ValueError(f"rows is {rows}, expected at least 1 and at most {bucket} (the bucket)")
     if policy == "static_k" and k + 1 not in sizes:
         raise ValueError(
-            f"k is {k}, expected one less than a group size: {', '.join(str(n - 1) for n in sorted(sizes))}"
+            f"k is {k}, expected one less than a group size: "
+            f"{', '.join(str(n - 1) for n in sorted(sizes))}"
         )
-    plan = (
-        (-1, 0, [])
-        if stage == "accept"
-        else (0, 0, [])
-        if policy == "rotate_grow"
-        else (1, k, list(sizes))
-    )
-    return (
-        list(state),
-        list(limits),
-        list(window),
-        logits,
-        proposals,
-        columns,
-        rows,
-        stage != "plan",
-        *plan,
-    )
+    plan: tuple[int, int, list[int]] = (0, 0, [])
+    if stage == "accept":
+        plan = (-1, 0, [])
+    elif policy == "static_k":
+        plan = (1, k, list(sizes))
+    tables = (list(state), list(limits), list(window))
+    return (*tables, logits, proposals, columns, rows, stage != "plan", *plan)
 
 
 def advance_window(
-    stage: Literal["all", "accept", "plan"], state: SlotState, limits: SlotLimits, window: Packed, *, logits: Tensor | None = None,
-    proposals: Tensor | None = None, vocab: int | None = None, rows: int = 8, policy: str = "rotate_grow", k: int = 0,
+    stage: Literal["all", "accept", "plan"],
+    state: SlotState,
+    limits: SlotLimits,
+    window: Packed,
+    *,
+    logits: Tensor | None = None,
+    proposals: Tensor | None = None,
+    vocab: int | None = None,
+    rows: int = 8,
+    policy: str = "rotate_grow",
+    k: int = 0,
     sizes: Sequence[int] = (1, 2, 4),
-) -> Advanced:  # fmt: skip
+) -> Advanced:
     """One window's end and the next one's begin, all on the device: one launch, none without slots.
 
-    accept: picks of `logits` [bucket, width] (as `row_argmax` with the first `vocab` columns and the slots' own bans), the
-    accepted prefixes (as `accept_prefix`), and their commit: `state` moves, a slot that ends is no longer live, and drafts of
-    slots that took part are replaced by the proposals [bucket, n <= depth] int32 of their last kept row, or dropped (held 0).
-    plan: the next window of at most `rows` rows by `policy` (`rotate_grow`, or `static_k` with `k` drafts and group `sizes`),
-    written into `window` (as `pack_window`), and `state.start`. all: both.
+    accept: picks of `logits` [bucket, width] (as `row_argmax` with the first `vocab` columns and
+    the slots' own bans), the accepted prefixes (as `accept_prefix`), and their commit: `state`
+    moves, a slot that ends is no longer live, and drafts of slots that took part are replaced by
+    the proposals [bucket, n <= depth] int32 of their last kept row, or dropped (held 0). plan: the
+    next window of at most `rows` rows by `policy` (`rotate_grow`, or `static_k` with `k` drafts and
+    group `sizes`), written into `window` (as `pack_window`), and `state.start`. all: both.
 
-    The drafts that a plan may use are min(held, allowed). `state` and `window` change in place; a window without rows
-    changes nothing. Where the stage is plan, both results are empty. At most 64 slots and 64 rows.
-    Raises ValueError, one line, for a wrong option, shape, dtype, device or stride.
+    The drafts that a plan may use are min(held, allowed). `state` and `window` change in place; a
+    window without rows changes nothing. Where the stage is plan, both results are empty. At most 64
+    slots and 64 rows. Raises ValueError, one line, for a wrong option, shape, dtype, device or
+    stride.
     """
-    return Advanced(
-        *_operation(
-            *_check(
-                stage,
-                state,
-                limits,
-                window,
-                logits,
-                proposals,
-                vocab,
-                rows,
-                policy,
-                k,
-                sizes,
-                dense=True,
-            )
-        )
-    )
+    options = (logits, proposals, vocab, rows, policy, k, sizes)
+    return Advanced(*_operation(*_check(stage, state, limits, window, *options, dense=True)))
 
 
 def advance_window_torch(
-    stage: Literal["all", "accept", "plan"], state: SlotState, limits: SlotLimits, window: Packed, *, logits: Tensor | None = None,
-    proposals: Tensor | None = None, vocab: int | None = None, rows: int = 8, policy: str = "rotate_grow", k: int = 0,
+    stage: Literal["all", "accept", "plan"],
+    state: SlotState,
+    limits: SlotLimits,
+    window: Packed,
+    *,
+    logits: Tensor | None = None,
+    proposals: Tensor | None = None,
+    vocab: int | None = None,
+    rows: int = 8,
+    policy: str = "rotate_grow",
+    k: int = 0,
     sizes: Sequence[int] = (1, 2, 4),
-) -> Advanced:  # fmt: skip
+) -> Advanced:
     """`advance_window` in plain torch, for any strides."""
-    return Advanced(
-        *_twin(
-            *_check(
-                stage,
-                state,
-                limits,
-                window,
-                logits,
-                proposals,
-                vocab,
-                rows,
-                policy,
-                k,
-                sizes,
-                dense=False,
-            )
-        )
-    )
+    options = (logits, proposals, vocab, rows, policy, k, sizes)
+    return Advanced(*_twin(*_check(stage, state, limits, window, *options, dense=False)))

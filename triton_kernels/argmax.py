@@ -42,17 +42,17 @@ def best_of(value, column, banned_ptr, banned):
     order = tl.where(nan, FAULTY, order)
     best = tl.max(tl.max(order, 1), 0)
     lowest = tl.min(tl.min(tl.where(order == best, column, MOST_INT), 1), 0)
-    return (best.to(tl.int64) << 32) | (
-        MOST_INT - lowest.to(tl.int64)
-    )  # columns before the row make this exceed 31 bits
+    # columns before the row make this exceed 31 bits
+    return (best.to(tl.int64) << 32) | (MOST_INT - lowest.to(tl.int64))
 
 
 @jit
 def best_of_chunk(logits_ptr, row, stride, vocab, chunk, banned_ptr, banned):
-    """The order key of one chunk of a row, by aligned 16-byte loads whatever the row's address and length.
+    """The order key of one chunk of a row, by aligned 16-byte loads whatever the row's address and
+    length.
 
-    A row is read from the last 16-byte border before it; vectors that cross its ends are left to one narrow load of its
-    first and last columns, by the first chunk's program.
+    A row is read from the last 16-byte border before it; vectors that cross its ends are left to
+    one narrow load of its first and last columns, by the first chunk's program.
     """
     bytes: tl.constexpr = logits_ptr.dtype.element_ty.primitive_bitwidth // 8
     vector: tl.constexpr = VECTOR_BYTES // bytes
@@ -96,7 +96,8 @@ def row_argmax_kernel(
     keys_ptr,
     tickets_ptr,
 ):
-    """Grid (rows, chunks). Every program folds its chunk into the row's key; the last to take a ticket writes the pick."""
+    """Grid (rows, chunks). Every program folds its chunk into the row's key; the last to take a
+    ticket writes the pick."""
     row = tl.program_id(0)
     banned = 0
     if most_banned > 0:
@@ -121,9 +122,8 @@ def row_argmax_kernel(
 
 def chunks_of(logits: Tensor, vocab: int) -> int:
     """Programs that read one row of `vocab` columns."""
-    skew = (
-        WIDEST_LOAD // logits.element_size() - 1
-    )  # at most, from the 16-byte border before the row
+    # at most, from the 16-byte border before the row
+    skew = WIDEST_LOAD // logits.element_size() - 1
     return -(-(skew + vocab) * logits.element_size() // CHUNK)
 
 
@@ -180,7 +180,8 @@ def _banned_columns(banned: Tensor, counts: Tensor, vocab: int) -> Tensor:
 
 
 _operation = operation(
-    "row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, Tensor)",
+    "row_argmax(Tensor logits, int vocab, Tensor? banned, Tensor? banned_counts) -> (Tensor, "
+    "Tensor)",
     cpu=_twin,
     cuda=_launch,
 )
@@ -234,10 +235,11 @@ def row_argmax(
 ) -> Picks:
     """The highest logit of every row; the lowest id wins a tie, and -0.0 equals +0.0.
 
-    logits: [rows, width] bf16, fp16 or fp32, any row stride. vocab: real columns (<= width); columns past it never win.
-    banned: [rows, M] int32 ids that may not win in that row, the first banned_counts[row] (int32) of each row count.
-    A row with a NaN among its real columns, or with nothing above -inf left, is faulty.
-    Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without rows.
+    logits: [rows, width] bf16, fp16 or fp32, any row stride. vocab: real columns (<= width);
+    columns past it never win. banned: [rows, M] int32 ids that may not win in that row, the first
+    banned_counts[row] (int32) of each row count. A row with a NaN among its real columns, or with
+    nothing above -inf left, is faulty. Raises ValueError, one line, for a wrong shape, dtype,
+    device or stride. On a GPU: one launch, none without rows.
     """
     vocab = _check(logits, vocab, banned, banned_counts, dense=True)
     return Picks(*_operation(logits, vocab, banned, banned_counts))

@@ -30,16 +30,19 @@ def window_attention_torch(
     sliding: int | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    """Writes the rows' keys and values into the caches, then attends: [rows, heads, size], 0 in rows that do not count.
+    """Writes the rows' keys and values into the caches, then attends: [rows, heads, size], 0 in
+    rows that do not count.
 
-    q: [rows, heads, size]; k, v: [rows, kv heads, size], or both None: nothing is written, the caches hold all that is seen
-    (another layer's, a target's); keys, values: [slots, kv heads, capacity, size], capacity a multiple
-    of BLOCK; all of one dtype. positions: [rows] int32, the cache row of each row. starts: [slots + 1] int32 as from
-    `pack_window`; counts: [slots] int32, the first rows of each group that count (None: all). A group's positions follow one
-    another. A row sees cache rows 0..position of its slot, with `sliding` only the last so many of them; what lies beyond may
-    hold anything, NaN too. A value that is not finite is written as 0 or the largest number, because weight 0 must stay 0; its
-    key is written as it is, and makes NaN of what sees it. Scores are scale * q k, with `softcap` c * tanh(score / c). Sums
-    are fp32 and split by cache position alone.
+    q: [rows, heads, size]; k, v: [rows, kv heads, size], or both None: nothing is written, the
+    caches hold all that is seen (another layer's, a target's); keys, values: [slots, kv heads,
+    capacity, size], capacity a multiple of BLOCK; all of one dtype. positions: [rows] int32, the
+    cache row of each row. starts: [slots + 1] int32 as from `pack_window`; counts: [slots] int32,
+    the first rows of each group that count (None: all). A group's positions follow one another. A
+    row sees cache rows 0..position of its slot, with `sliding` only the last so many of them; what
+    lies beyond may hold anything, NaN too. A value that is not finite is written as 0 or the
+    largest number, because weight 0 must stay 0; its key is written as it is, and makes NaN of what
+    sees it. Scores are scale * q k, with `softcap` c * tanh(score / c). Sums are fp32 and split by
+    cache position alone.
     """
     _check_window(q, k, v, keys, values, positions, starts, counts, sliding, softcap)
     rows, heads, size = q.shape
@@ -55,12 +58,13 @@ def window_attention_torch(
             keys[slot, :, here] = k[first : first + count].transpose(0, 1)
             values[slot, :, here] = v[first : first + count].transpose(0, 1).nan_to_num()
 
-    # a row's bits must not depend on its company nor on keys past its own: products have one fixed form, [share * TILE, size]
-    # by [size, BLOCK], and blocks that a row does not see add exact zeros before and after those that it sees
+    # a row's bits must not depend on its company nor on keys past its own: products have one fixed
+    # form, [share * TILE, size] by [size, BLOCK], and blocks that a row does not see add exact
+    # zeros before and after those that it sees first block
     low = {
         slot: 0 if sliding is None else max(0, begin - sliding + 1) // BLOCK
         for slot, begin in begins.items()
-    }  # first block
+    }
     queries = (q.float() * scale).view(rows, kv_heads, share, size)
     for batch in batches(
         groups,
@@ -85,9 +89,8 @@ def window_attention_torch(
                 .permute(0, 2, 3, 1, 4)
                 .reshape(count, kv_heads, 1, share * TILE, size)
             )
-            scores = (wanted @ seen_keys[:count].transpose(-1, -2)).transpose(
-                2, 3
-            )  # [T, kv heads, share * TILE, blocks, BLOCK]
+            # [T, kv heads, share * TILE, blocks, BLOCK]
+            scores = (wanted @ seen_keys[:count].transpose(-1, -2)).transpose(2, 3)
             scores = scores.reshape(count, kv_heads, share, TILE, -1)
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
@@ -113,7 +116,8 @@ def window_attention_torch(
 
 
 def _blocks(cache: Tensor, batch: Batch, starts_at: list[int]) -> Tensor:
-    """[slots of the batch, kv heads, blocks, BLOCK, size] fp32, a copy from cache row starts_at[i] of the i-th slot on."""
+    """[slots of the batch, kv heads, blocks, BLOCK, size] fp32, a copy from cache row
+    starts_at[i] of the i-th slot on."""
     _, kv_heads, _, size = cache.shape
     length = batch.blocks * BLOCK
     copy = torch.empty(len(batch.slots), kv_heads, length, size, device=cache.device)
@@ -134,17 +138,20 @@ def prefill_attention_torch(
     scale: float,
     sliding: int | None = None,
 ) -> Tensor:
-    """A chunk of n prompt tokens at positions start..start+n-1 of one slot: written, then attended: [n, heads, size].
+    """A chunk of n prompt tokens at positions start..start+n-1 of one slot: written, then attended:
+    [n, heads, size].
 
-    q: [n, heads, size]; k, v: [n, kv heads, size], or both None; keys, values: [slots, kv heads, capacity, size]; all of one
-    dtype. A token sees rows 0 to its own, with `sliding` only the last so many of them.
+    q: [n, heads, size]; k, v: [n, kv heads, size], or both None; keys, values: [slots, kv heads,
+    capacity, size]; all of one dtype. A token sees rows 0 to its own, with `sliding` only the last
+    so many of them.
     """
     count, heads, _size = q.shape
     slots, kv_heads, capacity, _ = keys.shape
     _check(q, k, v, keys, values, sliding)
     if not (0 <= slot < slots and start >= 0 and start + count <= capacity):
         raise ValueError(
-            f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of {capacity}"
+            f"tokens {start}..{start + count - 1} of slot {slot} do not fit {slots} slots of "
+            f"{capacity}"
         )
     stop = start + count
     if k is not None and v is not None:
@@ -212,7 +219,8 @@ def _check_window(
         require("counts", counts, shape=[slots], dtypes=[torch.int32], like=q)
     if capacity % BLOCK or q.shape[1] % kv_heads:
         raise ValueError(
-            f"capacity is {capacity} and heads {q.shape[1]}, expected multiples of {BLOCK} and of {kv_heads} kv heads"
+            f"capacity is {capacity} and heads {q.shape[1]}, expected multiples of {BLOCK} and of "
+            f"{kv_heads} kv heads"
         )
     if softcap is not None and softcap <= 0:
         raise ValueError(f"softcap is {softcap}, expected above 0, or None")
@@ -237,7 +245,8 @@ def _launch(
 
 
 _operation = operation(
-    "window_attention(Tensor q, Tensor? k, Tensor? v, Tensor(a!) keys, Tensor(b!) values, Tensor positions, Tensor starts, "
+    "window_attention(Tensor q, Tensor? k, Tensor? v, Tensor(a!) keys, Tensor(b!) values, Tensor "
+    "positions, Tensor starts, "
     "Tensor? counts, *, float scale, int? sliding=None, float? softcap=None) -> Tensor",
     cpu=window_attention_torch,
     cuda=_launch,

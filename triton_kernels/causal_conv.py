@@ -1,4 +1,5 @@
-"""A short causal convolution per channel, then SiLU. Its state is a slot's last taps - 1 inputs, oldest first."""
+"""A short causal convolution per channel, then SiLU. Its state is a slot's last taps - 1 inputs,
+oldest first."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def causal_conv_verify_kernel(
     TAPS: tl.constexpr,
     CHANNEL_TILE: tl.constexpr,
 ):
-    """Grid (channel tiles, slots). Every row sums its taps, oldest first: from the slot's past, then from the window."""
+    """Grid (channel tiles, slots). Every row sums its taps, oldest first: from the slot's past,
+    then from the window."""
     past: tl.constexpr = TAPS - 1
     slot = tl.program_id(1)
     channel = tl.program_id(0) * CHANNEL_TILE + tl.arange(0, CHANNEL_TILE)
@@ -63,8 +65,8 @@ def causal_conv_commit_kernel(
     PAST: tl.constexpr,
     CHANNEL_TILE: tl.constexpr,
 ):
-    """Grid (channel tiles, slots, layers). A line comes from further on, so in ascending order none is lost; a thread owns
-    its channels."""
+    """Grid (channel tiles, slots, layers). A line comes from further on, so in ascending order
+    none is lost; a thread owns its channels."""
     slot, layer = tl.program_id(1), tl.program_id(2)
     channel = tl.program_id(0) * CHANNEL_TILE + tl.arange(0, CHANNEL_TILE)
     known = channel < channels
@@ -137,7 +139,8 @@ def _launch_commit(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor)
 def causal_conv_verify_torch(x: Tensor, weight: Tensor, states: Tensor, starts: Tensor) -> Tensor:
     """Of a window's rows: [rows, channels] fp32. Changes nothing; padding rows give anything.
 
-    x: [rows, channels], weight: [taps, channels], states: [slots, taps - 1, channels], all fp32. starts: [slots + 1] int32.
+    x: [rows, channels], weight: [taps, channels], states: [slots, taps - 1, channels], all fp32.
+    starts: [slots + 1] int32.
     """
     _check_verify(x, weight, states, starts)
     rows, channels = x.shape
@@ -151,7 +154,8 @@ def causal_conv_verify_torch(x: Tensor, weight: Tensor, states: Tensor, starts: 
 def _sources(
     groups: tuple[HostGroup, ...], rows: int, slots: int, taps: int, device: torch.device
 ) -> Tensor:
-    """[rows, taps] long: where the inputs of each row lie among the states' lines and then the window's."""
+    """[rows, taps] long: where the inputs of each row lie among the states' lines and then the
+    window's."""
     past = taps - 1
     table = [[0] * taps for _ in range(rows)]
     for slot, first, count in groups:
@@ -166,18 +170,20 @@ def _sources(
 def _silu_of_sum(terms: Tensor) -> Tensor:
     """Over dim 1 of [rows, taps, channels].
 
-    On a CPU the vectorised SiLU and the scalar one that ends a contiguous stretch differ in the last bit, so a row's bits
-    would depend on its place: rows with a gap between them are walked one by one."""
+    On a CPU the vectorised SiLU and the scalar one that ends a contiguous stretch differ in the
+    last bit, so a row's bits would depend on its place: rows with a gap between them are walked
+    one by one."""
     rows, _, channels = terms.shape
     gapped = torch.empty(rows, channels + 1, dtype=terms.dtype, device=terms.device)[:, :channels]
     return silu(torch.sum(terms, 1, out=gapped))
 
 
 def causal_conv_commit_torch(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) -> None:
-    """The first kept[slot] rows of each group become part of the states, in place, for all layers at once.
+    """The first kept[slot] rows of each group become part of the states, in place, for all layers
+    at once.
 
-    states: [layers, slots, taps - 1, channels], inputs: [layers, rows, channels] of the window verified last, fp32.
-    starts: [slots + 1], kept: [slots] int32.
+    states: [layers, slots, taps - 1, channels], inputs: [layers, rows, channels] of the window
+    verified last, fp32. starts: [slots + 1], kept: [slots] int32.
     """
     _check_commit(states, inputs, starts, kept)
     for slot, first, rows in host_groups(starts, kept):
@@ -186,7 +192,8 @@ def causal_conv_commit_torch(states: Tensor, inputs: Tensor, starts: Tensor, kep
 
 
 def causal_conv_prefill_torch(x: Tensor, weight: Tensor, state: Tensor) -> Tensor:
-    """A chunk of a prompt: [n, channels] fp32. x: [n, channels], weight: [taps, channels], state: [taps - 1, channels], moved on."""
+    """A chunk of a prompt: [n, channels] fp32. x: [n, channels], weight: [taps, channels],
+    state: [taps - 1, channels], moved on."""
     count, channels = x.shape
     taps = weight.shape[0]
     require("x", x, shape=[None, None], dtypes=[torch.float32])

@@ -16,7 +16,8 @@ def require(
     like: Tensor | None = None,
     dense: bool = False,
 ) -> None:
-    """Refuse a tensor whose rank, sizes (None = any), dtype, or device (that of `like`) is not as an operation needs it.
+    """Refuse a tensor whose rank, sizes (None = any), dtype, or device (that of `like`) is not as
+    an operation needs it.
 
     dense: also refuse one that does not lie in memory row by row.
     """

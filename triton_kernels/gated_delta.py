@@ -1,11 +1,14 @@
-"""The gated delta rule: per head a matrix S [key size, value size] that a row decays, corrects at its key, and reads by its query.
+"""The gated delta rule: per head a matrix S [key size, value size] that a row decays, corrects at
+its key, and reads by its query.
 
-S_i = decay_i S_(i-1) + k_i (x) delta_i,   delta_i = beta_i (v_i - decay_i S_(i-1)^T k_i),   out_i = S_i^T q_i
+S_i = decay_i S_(i-1) + k_i (x) delta_i,   delta_i = beta_i (v_i - decay_i S_(i-1)^T k_i),   out_i =
+S_i^T q_i
 
-The factors k, delta and decay of a row are all that it takes to move S on: `verify` leaves them, `commit` applies those of
-the kept rows with the same operations in the same order, so a committed state has the bits of one-row decoding.
-On a GPU a program holds some columns of one head's state in registers, reads it once for all rows of a group, and finds
-group borders and kept counts in the device's tables.
+The factors k, delta and decay of a row are all that it takes to move S on: `verify` leaves them,
+`commit` applies those of the kept rows with the same operations in the same order, so a committed
+state has the bits of one-row decoding. On a GPU a program holds some columns of one head's state in
+registers, reads it once for all rows of a group, and finds group borders and kept counts in the
+device's tables.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ COMMIT = (2048, 4)
 
 @jit
 def state_tile(heads, key_size, value_size, KEY_TILE: tl.constexpr, VALUE_TILE: tl.constexpr):
-    """Which columns of which head's state a program holds: head, its column numbers, offsets in a slot's states, mask."""
+    """Which columns of which head's state a program holds: head, its column numbers, offsets in
+    a slot's states, mask."""
     tiles = tl.cdiv(value_size, VALUE_TILE)
     head = tl.program_id(0) // tiles
     key = tl.arange(0, KEY_TILE)
@@ -238,11 +242,12 @@ def gated_delta_verify_torch(
     *,
     deltas: Tensor,
 ) -> Tensor:
-    """Of a window's rows: [rows, heads, value size], 0 in padding; the deltas of the rows that count are left in `deltas`.
+    """Of a window's rows: [rows, heads, value size], 0 in padding; the deltas of the rows that
+    count are left in `deltas`.
 
-    q (scaled), k (normalised): [rows, key heads, key size]; v, deltas: [rows, heads, value size]; decay, beta: [rows, heads];
-    states: [slots, heads, key size, value size], not changed; all fp32; consecutive heads share a key head.
-    starts: [slots + 1] int32 as from `pack_window`.
+    q (scaled), k (normalised): [rows, key heads, key size]; v, deltas: [rows, heads, value size];
+    decay, beta: [rows, heads]; states: [slots, heads, key size, value size], not changed; all fp32;
+    consecutive heads share a key head. starts: [slots + 1] int32 as from `pack_window`.
     """
     _check_verify(q, k, v, decay, beta, states, starts, deltas)
     heads, value_size = v.shape[1:]
@@ -259,10 +264,11 @@ def gated_delta_verify_torch(
 
     # heads are split [key heads, share], the key's part broadcasts over the share
     share = heads // key_heads
+    # [R, key heads, 1, key size, 1]
     qs, ks = (
         arranged(q)[:, :, None, :, None],
         arranged(k)[:, :, None, :, None],
-    )  # [R, key heads, 1, key size, 1]
+    )
     decays = arranged(decay).view(real, key_heads, share, 1, 1)
     betas = arranged(beta).view(real, key_heads, share, 1, 1)
     fetch = ks * (decays * betas)  # [R, key heads, share, key size, 1]
@@ -295,8 +301,9 @@ def gated_delta_commit_torch(
 ) -> None:
     """The first kept[slot] rows of each group move the states on, in place, for all layers at once.
 
-    states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers, rows, key heads, key size],
-    deltas [layers, rows, heads, value size], decays [layers, rows, heads]; all fp32. starts: [slots + 1], kept: [slots] int32.
+    states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers,
+    rows, key heads, key size], deltas [layers, rows, heads, value size], decays [layers, rows,
+    heads]; all fp32. starts: [slots + 1], kept: [slots] int32.
     """
     _check_commit(states, keys, deltas, decays, starts, kept)
     heads, key_heads = states.shape[2], keys.shape[2]
@@ -323,10 +330,11 @@ def _move(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tens
 def gated_delta_prefill_torch(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor
 ) -> Tensor:
-    """A chunk of a prompt: [n, heads, value size]. state [heads, key size, value size] is moved on in place.
+    """A chunk of a prompt: [n, heads, value size]. state [heads, key size, value size] is moved on
+    in place.
 
-    The other shapes are those of `gated_delta_verify`, with n rows; log_decay <= 0. CHUNK rows at a time: within them the
-    deltas solve a unit triangular system."""
+    The other shapes are those of `gated_delta_verify`, with n rows; log_decay <= 0. CHUNK rows
+    at a time: within them the deltas solve a unit triangular system."""
     _check_rows(q, k, v, log_decay, beta)
     count, heads, value_size = v.shape
     key_heads, key_size = k.shape[1:]
@@ -336,17 +344,17 @@ def gated_delta_prefill_torch(
     v = v.transpose(0, 1)
     log_decay, beta = log_decay.t(), beta.t()  # [heads, n]
     parts = []
-    now = state.clone()  # a slot's view may be aligned otherwise than another slot's, and a product's last bits depend on that
+    # a slot's view may be aligned otherwise than another slot's, and a product's last bits depend
+    # on that
+    now = state.clone()
     for begin in range(0, count, CHUNK):
         here = slice(begin, begin + CHUNK)
         qs, ks, vs, betas = q[:, here], k[:, here], v[:, here], beta[:, here, None]
-        fall = log_decay[:, here].cumsum(
-            1
-        )  # log of the decay from the chunk's beginning to each row
+        # log of the decay from the chunk's beginning to each row
+        fall = log_decay[:, here].cumsum(1)
         later = torch.ones(fall.shape[1], fall.shape[1], dtype=torch.bool, device=q.device).triu(1)
-        between = (
-            (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()
-        )  # [heads, rows, earlier rows]
+        # [heads, rows, earlier rows]
+        between = (fall[:, :, None] - fall[:, None]).masked_fill(later, float("-inf")).exp()
         since = fall.exp()[..., None]
         system = betas * between * (ks @ ks.transpose(1, 2))  # the diagonal counts as 1
         deltas = torch.linalg.solve_triangular(
@@ -401,13 +409,15 @@ def _check_commit(
 
 
 _verify = operation(
-    "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, Tensor starts, *, "
+    "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, "
+    "Tensor starts, *, "
     "Tensor(a!) deltas) -> Tensor",
     cpu=gated_delta_verify_torch,
     cuda=_launch_verify,
 )
 _commit = operation(
-    "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor starts, Tensor kept) -> ()",
+    "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor "
+    "starts, Tensor kept) -> ()",
     cpu=gated_delta_commit_torch,
     cuda=_launch_commit,
 )

@@ -1,4 +1,5 @@
-"""What the kernels share: Triton where there is one, one opaque torch operation per kernel, scratch that outlives captures."""
+"""What the kernels share: Triton where there is one, one opaque torch operation per kernel,
+scratch that outlives captures."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ except ImportError:  # Triton exists for Linux only; elsewhere the twins do all 
 MOST_SLOTS = 64  # one tile holds every slot, so the number of slots never makes a new variant
 MOST_ROWS = 64  # likewise the rows of a window
 SLOT_TILE, ROW_TILE = constant(MOST_SLOTS), constant(MOST_ROWS)
-UNFUSED = {
-    "enable_fp_fusion": False
-}  # a launch whose products and sums each keep their own rounding, in every Triton
+# a launch whose products and sums each keep their own rounding, in every Triton
+UNFUSED = {"enable_fp_fusion": False}
 
 # Library rather than torch.library.custom_op: 1.5 instead of 3.2 microseconds a call
 _LIBRARY = torch.library.Library("mtplab", "DEF")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """`jit` for what is launched: no argument's value or alignment ever makes a new variant, only dtypes and constexprs do."""
+    """`jit` for what is launched: no argument's value or alignment ever makes a new variant,
+    only dtypes and constexprs do."""
     names = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -49,7 +50,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 def operation(
     schema: str, *, cpu: Callable[..., Any], cuda: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """One operation that a capture sees as a single launch: the twin on a CPU, the Triton kernel on a GPU."""
+    """One operation that a capture sees as a single launch: the twin on a CPU, the Triton kernel
+    on a GPU."""
     name = _LIBRARY.define(schema)
     short = schema.partition("(")[0]
     _LIBRARY.impl(short, cpu, "CPU")
@@ -74,10 +76,11 @@ _scratch: dict[torch.device, list[Scratch]] = {}
 
 
 def scratch(device: torch.device, rows: int) -> Scratch:
-    """The device's scratch for at least `rows` rows, made once and kept for the life of the process: graphs hold its address.
+    """The device's scratch for at least `rows` rows, made once and kept for the life of the
+    process: graphs hold its address.
 
-    Launches that use it must follow one another (one stream, or streams that wait). Raises RuntimeError when a capture asks
-    for more rows than any run before it.
+    Launches that use it must follow one another (one stream, or streams that wait). Raises
+    RuntimeError when a capture asks for more rows than any run before it.
     """
     made = _scratch.setdefault(device, [])
     if not made or made[-1].tickets.shape[0] < rows:

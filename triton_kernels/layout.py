@@ -1,4 +1,5 @@
-"""What the plain-torch twins read of a window on the host. A Triton kernel finds the same from the device tables."""
+"""What the plain-torch twins read of a window on the host. A Triton kernel finds the same from
+the device tables."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class HostGroup(NamedTuple):
 
 
 def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[HostGroup, ...]:
-    """The groups that count at least one row. starts [slots + 1] as from `pack_window`; counts [slots]: None = all rows."""
+    """The groups that count at least one row. starts [slots + 1] as from `pack_window`; counts
+    [slots]: None = all rows."""
     bounds = starts.tolist()
     sizes = [stop - start for start, stop in pairwise(bounds)]
     if counts is not None:
@@ -28,7 +30,8 @@ def host_groups(starts: Tensor, counts: Tensor | None = None) -> tuple[HostGroup
 
 
 class Tile(NamedTuple):
-    """The t-th tile of query rows of the first slots of a batch; every tile has the same number of rows."""
+    """The t-th tile of query rows of the first slots of a batch; every tile has the same number
+    of rows."""
 
     table: Tensor  # [T, tile] long, window rows; the tile's first one where it is not full
     rows: Tensor  # [R] long, the window rows that it holds
@@ -47,7 +50,8 @@ class Batch(NamedTuple):
 def batches(
     groups: tuple[HostGroup, ...], blocks: tuple[int, ...], tile: int, device: torch.device
 ) -> tuple[Batch, ...]:
-    """blocks: of each group's slot. No slot is read further than it is long, and short slots are not read one by one."""
+    """blocks: of each group's slot. No slot is read further than it is long, and short slots are
+    not read one by one."""
     found = []
     for count in sorted(set(blocks)):
         members = sorted(
@@ -72,7 +76,8 @@ def batches(
 
 
 class Depths(NamedTuple):
-    """Rows ordered by their place in the group, the largest group first: the groups of one depth are a prefix of those before."""
+    """Rows ordered by their place in the group, the largest group first: the groups of one depth
+    are a prefix of those before."""
 
     slots: Tensor  # [G] long
     rows: Tensor  # [R] long, the window rows of depth 0, then 1, ...

@@ -22,7 +22,8 @@ from triton_kernels.launch import (
 
 
 class Packed(NamedTuple):
-    """Rows are laid out in ascending slot order. Rows from starts[-1] on are padding: only that count marks them."""
+    """Rows are laid out in ascending slot order. Rows from starts[-1] on are padding: only that
+    count marks them."""
 
     ids: Tensor  # [bucket] int32 token of the row; 0 in padding
     positions: Tensor  # [bucket] int32 position of the row; 0 in padding
@@ -46,9 +47,11 @@ def store_window(
     tokens,
     GROUP_TILE: tl.constexpr,
 ):
-    """Rows of a window from its groups. Every address is written once: real rows by their slots, padding by the rest.
+    """Rows of a window from its groups. Every address is written once: real rows by their slots,
+    padding by the rest.
 
-    slot, group, position: [SLOT_TILE], group 0 from `slots` on; tokens: [SLOT_TILE, GROUP_TILE], anchor first.
+    slot, group, position: [SLOT_TILE], group 0 from `slots` on; tokens: [SLOT_TILE, GROUP_TILE],
+    anchor first.
     """
     first = tl.cumsum(group, 0) - group
     total = tl.sum(group, 0)
@@ -162,9 +165,8 @@ def _twin(
     starts[1:] = ends
     row = torch.arange(bucket, dtype=torch.int32, device=anchors.device)
     real = row < ends[-1]
-    owner = torch.searchsorted(ends, row, right=True).clamp(
-        max=slots - 1
-    )  # [bucket], the first slot that ends after the row
+    # [bucket], the first slot that ends after the row
+    owner = torch.searchsorted(ends, row, right=True).clamp(max=slots - 1)
     index = row - starts[owner]
     tokens = torch.cat([anchors[:, None], drafts], 1)  # [slots, 1 + depth]
     ids = tokens[owner, index.clamp(0, tokens.shape[1] - 1).long()]
@@ -209,10 +211,12 @@ def pack_window(
 ) -> Packed:
     """The rows of a window: anchors, drafts and positions of the slots that take part.
 
-    anchors, positions, group_rows: [slots] int32; drafts: [slots, depth] int32; group_rows 0 = not in this window. At most
-    64 slots, 64 rows. A group's row 0 is the anchor at the slot's position, row i > 0 its draft i - 1 at position + i. The
-    groups' rows must fit the bucket and group_rows <= depth + 1: device data, so the caller's duty (a planner's plan always
-    does). Raises ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none without slots.
+    anchors, positions, group_rows: [slots] int32; drafts: [slots, depth] int32; group_rows 0 = not
+    in this window. At most 64 slots, 64 rows. A group's row 0 is the anchor at the slot's position,
+    row i > 0 its draft i - 1 at position + i. The groups' rows must fit the bucket and group_rows
+    <= depth + 1: device data, so the caller's duty (a planner's plan always does). Raises
+    ValueError, one line, for a wrong shape, dtype, device or stride. On a GPU: one launch, none
+    without slots.
     """
     _check(anchors, drafts, positions, group_rows, bucket, dense=True)
     return Packed(*_operation(anchors, drafts, positions, group_rows, bucket))

@@ -1,10 +1,12 @@
-"""A window's attention on a GPU: keys and values are read once for all rows of a group and all query heads of a KV head.
+"""A window's attention on a GPU: keys and values are read once for all rows of a group and all
+query heads of a KV head.
 
-A slot's cache is cut into splits of a fixed length. A program attends for all rows of a group (up to 8) and all query heads of
-a KV head to one split after another; a second kernel merges a row's splits in order. Borders are places in the cache, sums
-inside a split run block after block, and blocks that a row does not see change nothing: a row's bits depend on its own past
-alone, not on its group, its company, or how many programs there are. The program whose split they fall into writes the
-window's own keys and values to the cache, in the same launch, before it reads them back.
+A slot's cache is cut into splits of a fixed length. A program attends for all rows of a group (up
+to 8) and all query heads of a KV head to one split after another; a second kernel merges a row's
+splits in order. Borders are places in the cache, sums inside a split run block after block, and
+blocks that a row does not see change nothing: a row's bits depend on its own past alone, not on its
+group, its company, or how many programs there are. The program whose split they fall into writes
+the window's own keys and values to the cache, in the same launch, before it reads them back.
 """
 
 from __future__ import annotations
@@ -17,19 +19,20 @@ from triton_kernels.launch import MOST_SLOTS, SLOT_TILE, constant, jit, kernel, 
 
 SPLIT = 512  # cache rows whose keys one program reads at a stretch
 MOST_PROGRAMS = 128  # of one slot and KV head; they share its splits
+# of one program: rows of a group, rows times query heads, their size
 MOST_ROWS, MOST_QUERIES, QUERY_BYTES = (
     8,
     128,
     1 << 15,
-)  # of one program: rows of a group, rows times query heads, their size
+)
+# of a product's keys, or values, at most; fp32 has no matrix instructions and would spill
 BLOCK_BYTES = {
     2: 1 << 14,
     4: 1 << 13,
-}  # of a product's keys, or values, at most; fp32 has no matrix instructions and would spill
+}
 BLOCK_SCORES = 1 << 12  # of a product, at most
-STAGES = (
-    2 if torch.version.hip else 3
-)  # of loads under way; an AMD multiprocessor has 64 KB to hold them
+# of loads under way; an AMD multiprocessor has 64 KB to hold them
+STAGES = 2 if torch.version.hip else 3
 NEW = constant(8)  # window rows that are written at a time
 MERGED = constant(16)  # splits that are merged at a time
 LOG2E = constant(1.4426950408889634)
@@ -80,7 +83,8 @@ def window_attention_kernel(
     CAPPED: tl.constexpr,
     WRITES: tl.constexpr,
 ):
-    """Grid (programs, kv heads, slots * tiles of ROWS rows of a group). Leaves best, total and sums of every row, head and split."""
+    """Grid (programs, kv heads, slots * tiles of ROWS rows of a group). Leaves best, total and
+    sums of every row, head and split."""
     slot, kv_head = tl.program_id(2) % slots, tl.program_id(1)
     group = tl.load(starts_ptr + slot)
     count = tl.load(starts_ptr + slot + 1) - group
@@ -249,7 +253,8 @@ def attend_splits(
     sliding: int | None,
     softcap: float | None,
 ) -> Tensor:
-    """See `window_attention_torch`. Also refuses what only the kernels cannot read: other strides, too many slots or heads."""
+    """See `window_attention_torch`. Also refuses what only the kernels cannot read: other
+    strides, too many slots or heads."""
     (rows, heads, size), (slots, kv_heads, capacity, _) = q.shape, keys.shape
     share, tables = (
         heads // kv_heads,
@@ -281,7 +286,8 @@ def attend_splits(
         aligned = tensor.data_ptr() % 16 == 0 or size * q.element_size() % 16
         if not aligned or tensor.stride()[-2:] != (size, 1) or tensor.stride(0) % size:
             raise ValueError(
-                f"{name} has strides {list(tensor.stride())}, expected whole heads of {size} from a 16-byte border on"
+                f"{name} has strides {list(tensor.stride())}, expected whole heads of {size} from "
+                "a 16-byte border on"
             )
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if slots else torch.zeros_like(q)
     if not rows or not slots:
@@ -290,7 +296,8 @@ def attend_splits(
     queries = max(16, power_of_two(group * share))
     if splits * rows * heads * size >= 1 << 31:
         raise ValueError(
-            f"capacity is {capacity}: {splits} splits of {rows} rows and {heads} heads are more than 32 bits can count"
+            f"capacity is {capacity}: {splits} splits of {rows} rows and {heads} heads are more "
+            "than 32 bits can count"
         )
     sums = torch.empty(splits, rows, heads, size, dtype=torch.float32, device=q.device)
     stats = torch.empty(2, splits, rows, heads, dtype=torch.float32, device=q.device)

@@ -1,4 +1,5 @@
-"""The slots' tables on the device: what a window changes, what the host sets, what the host reads."""
+"""The slots' tables on the device: what a window changes, what the host sets, what the host
+reads."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ RESULT_FIELDS = 3  # of Advanced.result before the tokens: rows, kept, finish
 
 
 class SlotState(NamedTuple):
-    """What a window changes, all int32. A slot that is not live takes no part, whatever the rest says."""
+    """What a window changes, all int32. A slot that is not live takes no part, whatever the rest
+    says."""
 
     anchors: Tensor  # [slots]
     positions: Tensor  # [slots] of the anchor
@@ -39,7 +41,9 @@ class SlotLimits(NamedTuple):
 
 class Advanced(NamedTuple):
     picks: Tensor  # [bucket] int32; 0 in faulty rows and in padding
-    result: Tensor  # [3 + width, slots] int32: rows, kept and finish of every slot, then its tokens by place, 0 from kept on
+    # [3 + width, slots] int32: rows, kept and finish of every slot, then its tokens by place, 0
+    # from kept on
+    result: Tensor
 
     @property
     def kept(self) -> Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.bootstrap import Interval, median_draws
+
 Tokens = dict[str, tuple[int, ...]]  # by request
 Timed = Callable[[], tuple[float, Tokens]]  # seconds per token, and the tokens
 DRAWS = 4000  # of a bootstrap
@@ -14,7 +16,8 @@ DRAWS = 4000  # of a bootstrap
 
 @dataclass(frozen=True)
 class Pairs:
-    """Seconds per token of both ways, pair by pair, and what each gave, which was the same every time."""
+    """Seconds per token of both ways, pair by pair, and what each gave, which was the same every
+    time."""
 
     first_s: tuple[float, ...]
     second_s: tuple[float, ...]
@@ -28,26 +31,21 @@ class Pairs:
 
     @property
     def differences(self) -> list[tuple[str, int]]:
-        """The requests whose tokens differ, and where first: at the end of the shorter where one goes on."""
+        """The requests whose tokens differ, and where first: at the end of the shorter where one
+        goes on."""
         found = []
-        for name, engine_decoding in self.first.items():
-            transformers_decoding = self.second.get(name, ())
-            if engine_decoding != transformers_decoding:
+        for name, one in self.first.items():
+            other = self.second.get(name, ())
+            if one != other:
                 same = (
-                    place
-                    for place, (a, b) in enumerate(
-                        zip(engine_decoding, transformers_decoding, strict=False)
-                    )
-                    if a != b
+                    place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b
                 )
-                found.append(
-                    (name, next(same, min(len(engine_decoding), len(transformers_decoding))))
-                )
+                found.append((name, next(same, min(len(one), len(other)))))
         return found
 
 
 @dataclass(frozen=True)
-class Ratio:
+class MedianRatio:
     """A median and its 95% interval."""
 
     middle: float
@@ -59,7 +57,8 @@ class Ratio:
 
 
 def alternate(first: Timed, second: Timed, pairs: int) -> Pairs:
-    """In the order ABBA, after one warm-up each. Raises RuntimeError where one way does not repeat its own tokens."""
+    """In the order ABBA, after one warm-up each. Raises RuntimeError where one way does not
+    repeat its own tokens."""
     held = {first: first()[1], second: second()[1]}
     times: dict[Timed, list[float]] = {first: [], second: []}
     for pair in range(pairs):
@@ -71,12 +70,13 @@ def alternate(first: Timed, second: Timed, pairs: int) -> Pairs:
     return Pairs(tuple(times[first]), tuple(times[second]), held[first], held[second])
 
 
-def product(*factors: Sequence[float] | np.ndarray) -> Ratio:
-    """The product of the factors' medians; its interval by bootstrap over the pairs of each factor, drawn independently."""
+def product(*factors: Sequence[float] | np.ndarray) -> MedianRatio:
+    """The product of the factors' medians; its interval by bootstrap over the pairs of each
+    factor, drawn independently."""
     draw = np.random.default_rng(0)
     middle, drawn = 1.0, np.ones(DRAWS)
     for factor in map(np.asarray, factors):
         middle *= float(np.median(factor))
-        drawn = drawn * np.median(draw.choice(factor, (DRAWS, len(factor))), axis=1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Ratio(middle, float(low), float(high))
+        drawn = drawn * median_draws(factor, DRAWS, draw)
+    interval = Interval.of(drawn)
+    return MedianRatio(middle, interval.low, interval.high)

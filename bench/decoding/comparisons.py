@@ -1,4 +1,5 @@
-"""What the engine benchmark compares: our policies with our plain decoding, and that with transformers."""
+"""What the engine benchmark compares: our policies with our plain decoding, and that with
+transformers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.decoding.alternating import Pairs, Ratio, alternate, product
+from bench.decoding.alternating import MedianRatio, Pairs, alternate, product
 from bench.decoding.runs import Generate, LoadedModel, Text, decoding, engine_decoding, verdict
 from bench.decoding.transformers_peer import transformers_decoding
 from bench.rows import Row, row_of
@@ -29,7 +30,7 @@ class Comparison:
     said: str
 
     @property
-    def ratio(self) -> Ratio | None:
+    def ratio(self) -> MedianRatio | None:
         """How many times as fast the second is; None where the tokens differ."""
         return None if self.said.startswith("differ") else product(self.pairs.ratios)
 
@@ -65,7 +66,7 @@ def decode_row(implementation: str, shape: dict[str, Any], seconds: Sequence[flo
     )
 
 
-def figures(ratio: Ratio | None) -> Row:
+def figures(ratio: MedianRatio | None) -> Row:
     return (
         {"ratio": None}
         if ratio is None
@@ -77,17 +78,19 @@ def figures(ratio: Ratio | None) -> Row:
 
 
 def policies(requests: int, rows: int, max_depth: int, cost: Cost) -> dict[str, Policy]:
-    """Every static k that at least one request finds the rows for, and those that share out rows."""
+    """Every static k that at least one request finds the rows for, and those that share out
+    rows."""
     depth = min(3, max_depth)
     fixed: dict[str, Policy] = {
         f"static_k_{k}": StaticK(k, (1, k + 1))
         for k in STATIC
         if k <= max_depth and rows - requests >= k
     }
-    return fixed | {
+    sharing: dict[str, Policy] = {
         "rotate_grow": RotateGrow(depth=depth),
         "adaptive": Adaptive(depth=depth, cost=cost),
     }
+    return fixed | sharing
 
 
 def speculation(
@@ -130,7 +133,8 @@ def against(
     pairs: int,
     assisted: dict[str, Any] | None,
 ) -> Comparison:
-    """Our plain decoding against transformers' `generate` or, with `assisted`, its assisted generation against its plain one."""
+    """Our plain decoding against transformers' `generate` or, with `assisted`, its assisted
+    generation against its plain one."""
     made = model.made
     shape = {
         "target": model.name,

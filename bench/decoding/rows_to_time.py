@@ -1,4 +1,5 @@
-"""What a window costs by its rows: measured points, the fitted line, its residuals. A panel a model and context."""
+"""What a window costs by its rows: measured points, the fitted line, its residuals. A panel a
+model and context."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def draw(rows: Sequence[Row], path: Path) -> bool:
             first = group[0]
             threads = f"{first['threads']} thread{'s' * (first['threads'] > 1)}"
             ax.set_title(
-                f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, {threads}]",
+                f"{target}, {context} tokens of context\n[{first['evidence']}: {first['device']}, "
+                f"{threads}]",
                 fontsize=8,
             )
         figure.savefig(path, metadata={"Date": None})

@@ -1,4 +1,5 @@
-"""A target and its drafter as the engine benchmark uses them: loading, prompts, decoding timed without its prefill."""
+"""A target and its drafter as the engine benchmark uses them: loading, prompts, decoding timed
+without its prefill."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from mtp.buckets import Buckets
 from mtp.drafters.protocol import Drafter
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import graphs_for
+from mtp.graphs.backends import graphs_for
 from mtp.layouts import Keyed, LayoutCache
 from mtp.metrics import repetition
 from mtp.policies import Policy, StaticK
@@ -39,7 +40,8 @@ Generate = Callable[[int], Tokens]  # so many new tokens of every request
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """made: loaded with one slot a request; folder: of the target's checkpoint; drafter: its folder, where it has one."""
+    """made: loaded with one slot a request; folder: of the target's checkpoint; drafter: its
+    folder, where it has one."""
 
     name: str
     made: Setup
@@ -54,8 +56,8 @@ class LoadedModel:
 def load(
     target: str, drafter: str | None, *, slots: int, rows: int, more: Sequence[str] = ()
 ) -> LoadedModel:
-    """target, drafter: a name in configs/ or a folder (drafter None: the target's own head); more: overrides of a run. Raises
-    BadInput."""
+    """target, drafter: a name in configs/ or a folder (drafter None: the target's own head);
+    more: overrides of a run. Raises BadInput."""
     resolvers.register()
     chosen = [
         *_chosen("target", target, "checkpoint"),
@@ -84,7 +86,7 @@ def load(
 
 
 def _chosen(group: str, name: str, of_a_folder: str) -> list[str]:
-    names = sorted(file.stem for file in (CONFIGS / group).glob("*.yaml"))
+    names = sorted(file.stem for file in (CONFIGS / group).glob("[!_]*.yaml"))
     if name in names:
         return [f"{group}={name}"]
     config = Path(name) / "config.json"
@@ -127,9 +129,11 @@ def engine_decoding(
 
 
 def decoding(generate: Generate, requests: int, new: int) -> Callable[[], tuple[float, Tokens]]:
-    """Seconds per token of decoding alone, all requests at once: the time of `new` tokens each less that of a run as short as it can be.
+    """Seconds per token of decoding alone, all requests at once: the time of `new` tokens each less
+    that of a run as short as it can be.
 
-    A short run has a token for each request: an engine that reads prompts and decodes in turns has then read them all."""
+    A short run has a token for each request: an engine that reads prompts and decodes in turns
+    has then read them all."""
 
     def timed() -> tuple[float, Tokens]:
         began = time.perf_counter()
@@ -150,8 +154,8 @@ def prompts(tokenizer: Tokenizer, kind: str, length: int) -> list[Text]:
 
 
 def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int) -> list[Text]:
-    """The first `count` of them, or as many as there are, whose `new` greedy tokens repeat no 16-gram: on looping text any drafter
-    looks good. Decoded all slots at once."""
+    """The first `count` of them, or as many as there are, whose `new` greedy tokens repeat no
+    16-gram: on looping text any drafter looks good. Decoded all slots at once."""
     steady: list[Text] = []
     assert made.tokenizer is not None
     candidates = prompts(made.tokenizer, kind, length)
@@ -181,8 +185,8 @@ def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int)
 
 
 def verdict(made: Setup, texts: Sequence[Text], pairs: Pairs) -> str:
-    """`exact`; `numerically equal`, where the target's own logits of both tokens are within the tolerance of its dtype at every
-    request's first difference; or `differ`."""
+    """`exact`; `numerically equal`, where the target's own logits of both tokens are within the
+    tolerance of its dtype at every request's first difference; or `differ`."""
     worst = 0.0
     for name, place in pairs.differences:
         text, (a, b) = texts[int(name)], (tokens[name] for tokens in (pairs.first, pairs.second))

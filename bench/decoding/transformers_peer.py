@@ -1,4 +1,5 @@
-"""transformers on the same weights: plain `generate`, and its assisted generation where it has one."""
+"""transformers on the same weights: plain `generate`, and its assisted generation where it has
+one."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ OUR_DEPTH = 3  # drafts of a chain, where an assistant's folder does not say
 
 
 def load_transformers(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
-    """Its model class for the folder; of the Qwens one that leaves the MTP head in the folder for `use_mtp`."""
+    """Its model class for the folder; of the Qwens one that leaves the MTP head in the folder
+    for `use_mtp`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(folder)

@@ -1,4 +1,5 @@
-"""Time of one window by its rows, slots, drafts and context: this machine's cost table, as rows of results."""
+"""Time of one window by its rows, slots, drafts and context: this machine's cost table, as rows
+of results."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ def cells_of(rows: int, slots: int, largest: int, depths: tuple[int, ...]) -> li
 
 
 def windows(model: LoadedModel, *, context: int, seconds: float, passes: int) -> list[Row]:
-    """One row a cell. The time is that of staging, verify, commit, drafts and the copy to the host."""
+    """One row a cell. The time is that of staging, verify, commit, drafts and the copy to the
+    host."""
     made = model.made
     settings, limits = made.spec.settings, made.target.limits
     if context + STRETCH > limits.context:
         raise ValueError(
-            f"context is {context}, expected at most {limits.context - STRETCH} (a slot has {limits.context} tokens)"
+            f"context is {context}, expected at most {limits.context - STRETCH} (a slot has "
+            f"{limits.context} tokens)"
         )
     whole = [token for request in made.requests for token in request.prompt]
     whole *= context // len(whole) + 2

@@ -1,8 +1,10 @@
-"""Kernels and graphs on one GPU: every kernel against its twin, captured and replayed, and what the seam costs.
+"""Kernels and graphs on one GPU: every kernel against its twin, captured and replayed, and what the
+seam costs.
 
-`python -m bench.gpu.check` prints one line and exits 0 where there is no GPU. Otherwise: random windows with poisoned outputs,
-the same again by graph replay on new data, then medians; graph pairs through the layout cache (`bench.gpu.graphs`); and a JSON
-file in bench/results/. Exit code 1 if anything differs.
+`python -m bench.gpu.check` prints one line and exits 0 where there is no GPU. Otherwise: random
+windows with poisoned outputs, the same again by graph replay on new data, then medians; graph pairs
+through the layout cache (`bench.gpu.graphs`); and a JSON file in bench/results/. Exit code 1 if
+anything differs.
 """
 
 from __future__ import annotations
@@ -28,9 +30,8 @@ from triton_kernels.launch import jit, tl
 
 STAGES = ("all", "accept", "plan")
 SEEDS, GOAL = 60, 1.3
-Call = Callable[
-    [WindowData, bool], list[Tensor]
-]  # (data, use the twin) -> results; what changes in place comes last
+# (data, use the twin) -> results; what changes in place comes last
+Call = Callable[[WindowData, bool], list[Tensor]]
 
 
 def _simple(name: str, arguments: str) -> Call:
@@ -147,7 +148,8 @@ def fold(x, y):
 
 @jit
 def read_kernel(words_ptr, out_ptr, vectors, VECTORS: tl.constexpr):
-    """Reads 16-byte vectors and gives one word a program: the least that any pick of these logits must do."""
+    """Reads 16-byte vectors and gives one word a program: the least that any pick of these
+    logits must do."""
     vector = tl.program_id(0) * VECTORS + tl.arange(0, VECTORS)[:, None]
     words = tl.load(words_ptr + vector * 4 + tl.arange(0, 4)[None], mask=vector < vectors, other=0)
     tl.store(out_ptr + tl.program_id(0), tl.reduce(tl.reduce(words, 1, fold), 0, fold))
@@ -161,7 +163,8 @@ def reader(logits: Tensor) -> Callable[[], Any]:
 
 
 def busy_window(vocab: int, dtype: torch.dtype, device: torch.device) -> WindowData:
-    """8 rows of 4 slots that never end and always hold 3 drafts: every window is full, however often it is advanced."""
+    """8 rows of 4 slots that never end and always hold 3 drafts: every window is full, however
+    often it is advanced."""
     data = random_window(1, slots=4, bucket=8, depth=3, vocab=8)
     four = torch.ones(4, dtype=torch.int32)
     state = data.state._replace(
@@ -194,7 +197,8 @@ def busy_window(vocab: int, dtype: torch.dtype, device: torch.device) -> WindowD
 
 
 def seam(data: WindowData) -> dict[str, Callable[[], Any]]:
-    """What is timed: each operation, the seam of a host that plans, and a read of the logits to compare with."""
+    """What is timed: each operation, the seam of a host that plans, and a read of the logits to
+    compare with."""
     pack, accept = data.pack_arguments(), data.accept_arguments()
     work: dict[str, Callable[[], Any]] = {
         "read of the logits": reader(data.logits),
@@ -252,7 +256,8 @@ def main() -> int:
             + ", ".join(f"{name} {us} us" for name, us in row["us"].items())
         )
         print(
-            f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at most {GOAL})",
+            f"  picks take {row['picks_to_read']} times as long as a read of the logits (goal: at "
+            f"most {GOAL})",
             flush=True,
         )
     wrong, mixers = gpu_mixers.check(device)

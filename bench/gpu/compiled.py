@@ -1,7 +1,9 @@
-"""`python -m bench.gpu.compiled`: what the compiler makes of the seam and of peers' kernels, as a table. No GPU is needed.
+"""`python -m bench.gpu.compiled`: what the compiler makes of the seam and of peers' kernels, as a
+table. No GPU is needed.
 
-Rows of kind `compiled`, one a launch and architecture, go to the run's file of rows, if any. They hold no time, and nothing of this
-machine: the figures are the binaries'. Peers are compiled from their own source where it is installed or below `PEER_SOURCE`.
+Rows of kind `compiled`, one a launch and architecture, go to the run's file of rows, if any. They
+hold no time, and nothing of this machine: the figures are the binaries'. Peers are compiled from
+their own source where it is installed or below `PEER_SOURCE`.
 """
 
 from __future__ import annotations
@@ -52,16 +54,10 @@ def _advance(*stages: str) -> Callable[[WindowData], Callable[[], Any]]:
     def form(data: WindowData) -> Callable[[], Any]:
         def run() -> None:
             for stage in stages:
-                given: dict[str, Any] = {
-                    "logits": None,
-                    "vocab": None,
-                    "proposals": None,
-                    "sizes": (1, 2, 4),
-                }
-                given |= data.advance_arguments(stage)
-                advance._launch(
-                    *advance._check(stage, data.state, window=data.window, dense=True, **given)
-                )
+                unset = {"logits": None, "vocab": None, "proposals": None, "sizes": (1, 2, 4)}
+                given: dict[str, Any] = unset | data.advance_arguments(stage)
+                tables: dict[str, Any] = {"state": data.state, "window": data.window}
+                advance._launch(*advance._check(stage, **tables, dense=True, **given))
 
         return run
 
@@ -79,9 +75,8 @@ FORMS: dict[tuple[str, str], Callable[[WindowData], Callable[[], Any]]] = {
 def own_launches(architectures: tuple[int | str, ...] = ARCHITECTURES) -> Iterator[Row]:
     """A row a launch: of every form on every architecture."""
     data = uniform_window(SHAPE["slots"], SHAPE["vocab"], torch.bfloat16)
-    scratch(
-        data.logits.device, SHAPE["rows"]
-    )  # made once in the life of a process, no part of a window
+    # made once in the life of a process, no part of a window
+    scratch(data.logits.device, SHAPE["rows"])
     for (operation, form), make in FORMS.items():
         run = make(data)
         for architecture in architectures:
@@ -95,7 +90,8 @@ def rows_of(
     launches: list[dict[str, Any]],
     operations: list[str],
 ) -> Iterator[Row]:
-    """launches: how many Triton launches there are; launch: which of them the row tells of, from 1; operations: torch's beside them."""
+    """launches: how many Triton launches there are; launch: which of them the row tells of, from
+    1; operations: torch's beside them."""
     named = {
         "kind": "compiled",
         "operation": operation,

@@ -1,6 +1,8 @@
-"""Kernels compiled for a GPU on a machine without one, and the compiler's own figures from the binaries. Nothing is executed or timed.
+"""Kernels compiled for a GPU on a machine without one, and the compiler's own figures from the
+binaries. Nothing is executed or timed.
 
-Imports torch and Triton alone: a peer's process loads this file by its path. The tools come inside the Triton wheel.
+Imports torch and Triton alone: a peer's process loads this file by its path. The tools come inside
+the Triton wheel.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ AMD_INSTRUCTION = re.compile(r"^\s+((?:s|v|ds|global|buffer|flat|scratch)_\w+)",
 
 @dataclass(frozen=True)
 class Launch:
-    """files: what the compiler made, by kind (ptx, cubin, ...); shared: bytes of shared memory a program."""
+    """files: what the compiler made, by kind (ptx, cubin, ...); shared: bytes of shared memory a
+    program."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -99,7 +102,8 @@ class _Launcher:
 
 @dataclass
 class CompilingDriver(DriverBase):
-    """`kernel[grid](cpu_tensors)` is specialised and compiled for `arch` (80, 90, ..., or "gfx942") and recorded in `launches`."""
+    """`kernel[grid](cpu_tensors)` is specialised and compiled for `arch` (80, 90, ..., or
+    "gfx942") and recorded in `launches`."""
 
     arch: int | str
     launches: list[Launch] = field(default_factory=list)
@@ -217,7 +221,8 @@ def _tool(name: str, *arguments: str | Path) -> str:
 
 
 def compiled(run: Callable[[], Any], architecture: int | str) -> dict[str, Any]:
-    """architecture; launches: the figures of every launch of one run; operations: torch's own beside them."""
+    """architecture; launches: the figures of every launch of one run; operations: torch's own
+    beside them."""
     with active(CompilingDriver(architecture)) as driver, Operations() as beside:
         run()
     return {
@@ -228,7 +233,8 @@ def compiled(run: Callable[[], Any], architecture: int | str) -> dict[str, Any]:
 
 
 def figures(launch: Launch) -> dict[str, Any]:
-    """registers a thread, instructions, spills to memory (NVIDIA: instructions, AMD: registers), stack and shared memory in bytes."""
+    """registers a thread, instructions, spills to memory (NVIDIA: instructions, AMD: registers),
+    stack and shared memory in bytes."""
     if "cubin" in launch.files:
         used = resources(launch.files["cubin"])
         found = {

@@ -1,4 +1,5 @@
-"""What can go wrong with captured graphs, each as a function of the device that lists what is wrong."""
+"""What can go wrong with captured graphs, each as a function of the device that lists what is
+wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mtp.buckets import Buckets
 from mtp.drafters import load_qwen_mtp
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import FailingGraphs, graphs_for
+from mtp.graphs.backends import FailingGraphs, graphs_for
 from mtp.layouts import KEYS, Eager, Keyed, LayoutCache, LayoutKey
 from mtp.layouts.cache import GraphBackend
 from mtp.policies import RotateGrow
@@ -47,7 +48,8 @@ def engine_run(
     buckets: Buckets | None = None,
     tiny: bool = False,
 ) -> tuple[Texts, LayoutCache | None, Engine]:
-    """Six requests in four slots through the engine: their texts. key None: eager; tiny: the shipped model, else `SumTarget`."""
+    """Six requests in four slots through the engine: their texts. key None: eager; tiny: the
+    shipped model, else `SumTarget`."""
     cache, engine = engine_of(
         device,
         key,
@@ -58,9 +60,8 @@ def engine_run(
         buckets=buckets,
         tiny=tiny,
     )
-    for _ in range(
-        most := 8 * tokens + 100
-    ):  # six prefills, and windows that commit at least one token each
+    # six prefills, and windows that commit at least one token each
+    for _ in range(most := 8 * tokens + 100):
         if not engine.step():
             return {done.id: done.tokens for done in engine.finished}, cache, engine
     raise RuntimeError(f"no end after {most} steps: windows commit nothing")
@@ -103,7 +104,8 @@ def engine_of(
 
 
 def keys(device: torch.device) -> list[str]:
-    """Every key at every capacity gives the eager run's tokens, and captures, replays and evicts."""
+    """Every key at every capacity gives the eager run's tokens, and captures, replays and
+    evicts."""
     wrong, (eager, _, _) = [], engine_run(device, None)
     for key in KEYS:
         for capacity in (1, 2, 32):
@@ -122,7 +124,8 @@ def keys(device: torch.device) -> list[str]:
 
 
 class Products:
-    """A window of a product in each phase. spoil: called by every run of its commit, with the run's number from 1."""
+    """A window of a product in each phase. spoil: called by every run of its commit, with the
+    run's number from 1."""
 
     def __init__(
         self, x: Tensor, out: Tensor, seed: int, spoil: Callable[[int], object] = lambda run: None
@@ -207,7 +210,8 @@ def failing(call: str) -> Callable[[torch.device], list[str]]:
 
 
 def spoilt(spoil: Callable[[Products], object]) -> Callable[[torch.device], list[str]]:
-    """A capture (the commit's second run, after its warm-up) that really fails: the window is right, and others capture afterwards."""
+    """A capture (the commit's second run, after its warm-up) that really fails: the window is
+    right, and others capture afterwards."""
 
     def case(device: torch.device) -> list[str]:
         x, out, cache = products(device)
@@ -220,9 +224,8 @@ def spoilt(spoil: Callable[[Products], object]) -> Callable[[torch.device], list
             if not torch.equal(out, works[key].expected()):
                 wrong.append(f"window {key} differs from eager")
         stats = cache.stats()
-        if (
-            stats.failures > 1 or "X" not in cache or works["X"].runs < 3
-        ):  # full memory may be cured by an eviction: no failure then
+        # full memory may be cured by an eviction: no failure then
+        if stats.failures > 1 or "X" not in cache or works["X"].runs < 3:
             wrong.append(f"{stats}")
         texts, _, engine = engine_run(device, "slots")
         if texts != engine_run(device, None)[0] or engine.layout.stats().failures:
@@ -263,7 +266,8 @@ def variants() -> int:
 
 
 def tiny(device: torch.device) -> list[str]:
-    """The shipped model on its window kernels: captured, or if that fails eager, with the same tokens either way."""
+    """The shipped model on its window kernels: captured, or if that fails eager, with the same
+    tokens either way."""
     texts, _, engine = engine_run(device, "rows", tiny=True)
     stats = engine.layout.stats()
     wrong = (

@@ -1,8 +1,8 @@
-"""Captured graphs on one GPU, through the engine and the layout cache: part of `make gpu-check`. On a CPU the same code runs with
-the recorder, for the tests.
+"""Captured graphs on one GPU, through the engine and the layout cache: part of `make gpu-check`. On
+a CPU the same code runs with the recorder, for the tests.
 
-`python -m bench.gpu.graphs NAME [cpu]` runs one case of `CASES` and prints what is wrong as JSON: every case has a process of its
-own, since a failed capture may leave a device unusable.
+`python -m bench.gpu.graphs NAME [cpu]` runs one case of `CASES` and prints what is wrong as JSON:
+every case has a process of its own, since a failed capture may leave a device unusable.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def measure(
     tiny: bool = False,
     clock: Callable[[], float] | None = None,
 ) -> list[dict[str, Any]]:
-    """What pairs cost by key, and a window eager (`off`) and replayed, medians: window_us until the device is done, host_us until
-    the host has issued it. megabytes: of the graphs' pool; driver_megabytes: what the device lost beside torch's own memory.
-    tiny: of the shipped model; clock: for both, in seconds."""
+    """What pairs cost by key, and a window eager (`off`) and replayed, medians: window_us until
+    the device is done, host_us until the host has issued it. megabytes: of the graphs' pool;
+    driver_megabytes: what the device lost beside torch's own memory. tiny: of the shipped model;
+    clock: for both, in seconds."""
     engine_run(device, None, tokens=FEW, tiny=tiny)  # compiles and loads
     table = []
     for key in keys:

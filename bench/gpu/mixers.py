@@ -1,5 +1,6 @@
-"""Attention, delta rule and short convolution on one GPU: against their twins, by replay on other data, and what they cost.
-Part of `make gpu-check`. On a CPU the same comparisons run twin against twin, for the tests."""
+"""Attention, delta rule and short convolution on one GPU: against their twins, by replay on
+other data, and what they cost. Part of `make gpu-check`. On a CPU the same comparisons run twin
+against twin, for the tests."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ from triton_kernels import attention, causal_conv, gated_delta
 
 LENGTHS = (1_000, 8_000, 64_000, 256_000)  # tokens in a slot's cache, as 1k, 8k, ...
 SEEDS, REPLAYED = 40, 4
+# share of the copy bandwidth, and from how many bytes of keys and values on
 GOAL, FROM_BYTES = (
     0.85,
     64_000_000,
-)  # share of the copy bandwidth, and from how many bytes of keys and values on
+)
 ERROR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 DTYPES = tuple(ERROR)
 
@@ -39,7 +41,8 @@ def _attention(data: AttentionData, twin: bool) -> list[Tensor]:
 
 
 def _delta(data: Any, twin: bool) -> list[Tensor]:
-    """Verify, then the commit of what it left: the states are those of the twin's commit up to the deltas' last bits."""
+    """Verify, then the commit of what it left: the states are those of the twin's commit up to
+    the deltas' last bits."""
     verify = gated_delta.gated_delta_verify_torch if twin else gated_delta.gated_delta_verify
     commit = gated_delta.gated_delta_commit_torch if twin else gated_delta.gated_delta_commit
     out = verify(*data.verify_arguments(), deltas=data.deltas)
@@ -170,7 +173,8 @@ def padded(data: AttentionData) -> Callable[[], Tensor]:
 def attention_costs(
     device: torch.device, bandwidth: float, lengths: tuple[int, ...] = LENGTHS
 ) -> Iterator[dict[str, Any]]:
-    """bytes: keys and values, each once; below some 50 MB they stay in the cache of a large GPU and the share can exceed 1."""
+    """bytes: keys and values, each once; below some 50 MB they stay in the cache of a large GPU
+    and the share can exceed 1."""
     for slots in (1, 2):
         for length in lengths:
             data = long_window(slots, length, torch.bfloat16, device)
@@ -196,7 +200,8 @@ def attention_costs(
 
 
 def delta_costs(device: torch.device, bandwidth: float) -> Iterator[dict[str, Any]]:
-    """Groups of 2 rows, 16 and 32 heads of 128: verify reads every state once, commit reads and writes it once."""
+    """Groups of 2 rows, 16 and 32 heads of 128: verify reads every state once, commit reads and
+    writes it once."""
     for slots in (1, 4):
         data = random_delta(
             1, slots=slots, shape=(16, 32, 128, 128), starts=[2 * slot for slot in range(slots + 1)]

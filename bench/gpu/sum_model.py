@@ -1,7 +1,9 @@
-"""A target and a drafter of plain torch operations that any device can capture, whose text depends on every token before it.
+"""A target and a drafter of plain torch operations that any device can capture, whose text depends
+on every token before it.
 
-The state of a slot is the sum of its committed tokens: integers, so a run with another layout, policy or graph must give the same
-text. The drafter knows the target and is wrong where the sum is divisible by 5.
+The state of a slot is the sum of its committed tokens: integers, so a run with another layout,
+policy or graph must give the same text. The drafter knows the target and is wrong where the sum is
+divisible by 5.
 """
 
 from __future__ import annotations

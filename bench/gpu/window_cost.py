@@ -1,7 +1,9 @@
-"""`python -m bench.gpu.window_cost`: a window of the shipped model by layout key: its time, its launches, and the seam's share of them.
+"""`python -m bench.gpu.window_cost`: a window of the shipped model by layout key: its time, its
+launches, and the seam's share of them.
 
-Rows of kind `window` go to the run's file of rows, if any. Launches are counted by torch's profiler: on a GPU every kernel and copy that
-the device ran, on a CPU every operation that the host called; a share is that of their time, and a CPU's tells nothing of a GPU's.
+Rows of kind `window` go to the run's file of rows, if any. Launches are counted by torch's
+profiler: on a GPU every kernel and copy that the device ran, on a CPU every operation that the host
+called; a share is that of their time, and a CPU's tells nothing of a GPU's.
 """
 
 from __future__ import annotations
@@ -21,17 +23,19 @@ from bench.rows import Row, about, window_table, write_rows
 from mtp.engine import Engine
 from mtp.layouts import KEYS, LayoutKey
 
+# as the kernels and the operations are called
 SEAM = (
     "row_argmax",
     "accept_prefix",
     "pack_window",
     "advance_window",
-)  # as the kernels and the operations are called
+)
+# output tokens of a request where time is measured, and where windows are profiled
 TOKENS, PROFILED, WINDOWS = (
     32,
     100,
     8,
-)  # output tokens of a request where time is measured, and where windows are profiled
+)
 
 
 def steady(engine: Engine) -> None:
@@ -56,7 +60,8 @@ def profiled(engine: Engine, device: torch.device, windows: int = WINDOWS) -> di
 
 
 def summary(events: Iterable[Any], windows: int, *, gpu: bool) -> dict[str, Any]:
-    """A window's launches and microseconds of work, in all and the seam's. events: torch's, of so many windows."""
+    """A window's launches and microseconds of work, in all and the seam's. events: torch's, of
+    so many windows."""
     if gpu:
         counted = [
             event
@@ -87,7 +92,8 @@ def rows(
     tokens: int = TOKENS,
     tiny: bool = True,
 ) -> Iterator[Row]:
-    """A row a layout key; `off`: eager. Windows, pairs and their bytes as `bench.gpu.graphs.measure` gives them."""
+    """A row a layout key; `off`: eager. Windows, pairs and their bytes as
+    `bench.gpu.graphs.measure` gives them."""
     clock = None if device.type == "cuda" else time.thread_time
     costs = {
         cost.pop("key"): cost for cost in measure(device, tokens, keys=keys, tiny=tiny, clock=clock)

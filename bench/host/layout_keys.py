@@ -1,7 +1,9 @@
-"""`python -m bench.host.layout_keys`: how often each layout key hits, on synthetic tapes in virtual time. Pure Python, seconds.
+"""`python -m bench.host.layout_keys`: how often each layout key hits, on synthetic tapes in virtual
+time. Pure Python, seconds.
 
-Keys x slots x capacities under `rotate_grow`, with two drafters: one that always holds three drafts, and one that stops where it
-is not sure, so that what it holds varies. Prints Markdown and writes bench/results/layout_keys_tapes.json.
+Keys x slots x capacities under `rotate_grow`, with two drafters: one that always holds three
+drafts, and one that stops where it is not sure, so that what it holds varies. Prints Markdown and
+writes bench/results/layout_keys_tapes.json.
 """
 
 from __future__ import annotations
@@ -28,17 +30,21 @@ from mtp.windows import Group
 FILE = RESULTS / "layout_keys_tapes.json"
 SLOTS, CAPACITIES = (1, 2, 4, 8), (8, 32, 64)
 ROWS, SIZES, DEPTH = 8, (1, 2, 4), 3
+# published: a draft is right, given that those before it are
 CODE, PROSE = (
     (0.90, 0.91, 0.88),
     (0.69, 0.62, 0.57),
-)  # published: a draft is right, given that those before it are
-CAPTURE_S = 0.0095  # of one phase: another engine's 149 captures in 167 windows were 20% of its time, at the windows of LinearCost
+)
+# of one phase: another engine's 149 captures in 167 windows were 20% of its time, at the windows of
+# LinearCost
+CAPTURE_S = 0.0095
 DRAFTERS = ("always 3", "as sure")
 LIMITS = Limits(vocab=1000, context=4096, stop_ids=frozenset())
 
 
 def synthetic_tape(seed: int, length: int, drafter: str) -> Tape:
-    """Code or prose, by turns. `as sure`: a chain ends before the first draft that is more likely wrong than a coin says."""
+    """Code or prose, by turns. `as sure`: a chain ends before the first draft that is more
+    likely wrong than a coin says."""
     draw = random.Random(seed)
     chances = CODE if seed % 2 else PROSE
     matches, held = [], []
@@ -59,7 +65,8 @@ def synthetic_tape(seed: int, length: int, drafter: str) -> Tape:
 def run(
     key: LayoutKey, slots: int, capacity: int, drafter: str, *, requests: int, tokens: int
 ) -> dict[str, Any]:
-    """One cell, with the engine's defaults: captured at the second sight, given up after 4 * capacity captures without a hit."""
+    """One cell, with the engine's defaults: captured at the second sight, given up after 4 *
+    capacity captures without a hit."""
     lengths = random.Random(0)
     queue = [
         Request(str(n), (1, 2, 3), lengths.randint(tokens // 2, tokens), ignore_stop=True)
@@ -106,7 +113,8 @@ def cells(*, requests: int, tokens: int) -> Iterator[dict[str, Any]]:
 
 
 def table(found: list[dict[str, Any]], drafter: str) -> list[str]:
-    """Markdown: one line per slots and key; hit rate / captures / evictions / share of the time, by capacity."""
+    """Markdown: one line per slots and key; hit rate / captures / evictions / share of the time,
+    by capacity."""
     lines = [
         "| slots | key | windows | seen of possible | "
         + " | ".join(f"capacity {n}" for n in CAPACITIES)
@@ -117,13 +125,19 @@ def table(found: list[dict[str, Any]], drafter: str) -> list[str]:
         (c for c in found if c["drafter"] == drafter), lambda c: (c["slots"], c["key"])
     ):
         row = list(group)
-        head = f"| {slots} | {key} | {row[0]['windows']} | {row[0]['seen']} of {row[0]['possible']:,} | "
+        head = (
+            f"| {slots} | {key} | {row[0]['windows']} | {row[0]['seen']} of {row[0]['possible']:,} "
+            "| "
+        )
         lines.append(head + " | ".join(map(_cell, row)) + " |")
     return lines
 
 
 def _cell(cell: dict[str, Any]) -> str:
-    figures = f"{cell['hit_rate']:.3f} / {cell['captures']} / {cell['evictions']} / {100 * cell['capture_share']:.1f}%"
+    figures = (
+        f"{cell['hit_rate']:.3f} / {cell['captures']} / {cell['evictions']} / "
+        f"{100 * cell['capture_share']:.1f}%"
+    )
     return figures + (" (gave up)" if cell["given_up"] else "")
 
 

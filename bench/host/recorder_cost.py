@@ -1,8 +1,9 @@
-"""`python -m bench.host.recorder_cost`: what the CPU recorder itself costs, with the shipped model on one thread.
+"""`python -m bench.host.recorder_cost`: what the CPU recorder itself costs, with the shipped model
+on one thread.
 
-Eager and replayed runs of the same requests alternate (ABBA) in one process; every layout was captured before, tokens are
-compared. Times are the thread's own, so that other work on the machine counts little. Prints one line per cell and writes
-bench/results/recorder_cpu.json.
+Eager and replayed runs of the same requests alternate (ABBA) in one process; every layout was
+captured before, tokens are compared. Times are the thread's own, so that other work on the machine
+counts little. Prints one line per cell and writes bench/results/recorder_cpu.json.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from mtp.buckets import Buckets
 from mtp.drafters import load_qwen_mtp
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs
+from mtp.executor import PhaseTimes
+from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Eager, Keyed, Layout, LayoutCache
-from mtp.layouts.cache import PhaseTimes
 from mtp.policies import RotateGrow
 from mtp.request import Request
 from mtp.targets import load_target
@@ -49,8 +50,8 @@ def decode(
 
 
 def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
-    """capture_ms: of one pair, its warm-up included, median over pairs captured; ratio: replayed / eager, milliseconds of a window,
-    median over alternating pairs of runs."""
+    """capture_ms: of one pair, its warm-up included, median over pairs captured; ratio: replayed
+    / eager, milliseconds of a window, median over alternating pairs of runs."""
     buckets = Buckets((4, 8))
     target = load_target(MODEL, slots=slots, context=context, device=CPU)
     executor = ModelExecutor(
@@ -107,9 +108,11 @@ def main() -> None:
         found.append(measure(slots, context, options.tokens, options.pairs))
         cell = found[-1]
         print(
-            f"{slots} slots of {context}: {cell['pairs_captured']} pairs, {cell['capture_ms']:.1f} ms and "
+            f"{slots} slots of {context}: {cell['pairs_captured']} pairs, {cell['capture_ms']:.1f} "
+            "ms and "
             f"{cell['megabytes_per_pair']:.2f} MB each; a window eager {cell['eager_ms']:.2f} ms, "
-            f"replayed {cell['replayed_ms']:.2f} ms, ratio {cell['ratio']:.2f} ({cell['ratios'][0]:.2f} to {cell['ratios'][1]:.2f})",
+            f"replayed {cell['replayed_ms']:.2f} ms, ratio {cell['ratio']:.2f} "
+            f"({cell['ratios'][0]:.2f} to {cell['ratios'][1]:.2f})",
             flush=True,
         )
     machine = {

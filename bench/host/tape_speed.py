@@ -1,7 +1,9 @@
-"""`python -m bench.host.tape_speed`: windows per second of the engine on tapes, by slots, and where the time goes. Pure Python, one core.
+"""`python -m bench.host.tape_speed`: windows per second of the engine on tapes, by slots, and where
+the time goes. Pure Python, one core.
 
-Measured once all slots decode: medians of batches of windows, in CPU seconds of this process, so that other work on the machine counts
-less. Prints Markdown; `--profile` adds the top lines of cProfile at 8 slots.
+Measured once all slots decode: medians of batches of windows, in CPU seconds of this process, so
+that other work on the machine counts less. Prints Markdown; `--profile` adds the top lines of
+cProfile at 8 slots.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     print(
-        "| slots | 8 rows: windows/s | us a window | us a slot | rows = slots: windows/s | us a window | us a row |"
+        "| slots | 8 rows: windows/s | us a window | us a slot | rows = slots: windows/s | us a "
+        "window | us a row |"
     )
     print("|---|---|---|---|---|---|---|")
     for slots in SLOTS:

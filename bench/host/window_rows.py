@@ -1,7 +1,9 @@
-"""`python -m bench.host.window_rows`: what a window of 8 rows costs next to one of 1 row, on a CPU, in bf16.
+"""`python -m bench.host.window_rows`: what a window of 8 rows costs next to one of 1 row, on a CPU,
+in bf16.
 
-A random dense model of 135 million parameters (30 layers, 9 heads of 64 over 3), tight rows, interleaved samples, ratios of
-medians. Prints a Markdown table and writes bench/results/window_rows_cpu.json. `--profile 128` shows where a window's time goes.
+A random dense model of 135 million parameters (30 layers, 9 heads of 64 over 3), tight rows,
+interleaved samples, ratios of medians. Prints a Markdown table and writes
+bench/results/window_rows_cpu.json. `--profile 128` shows where a window's time goes.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ MODEL = {
     "tie_word_embeddings": True,
     "max_position_embeddings": 8192,
 }
+# tokens of context -> the most that 8 rows of one slot may cost, in windows of 1 row
 GOALS = {
     128: 1.3,
     4096: 1.6,
-}  # tokens of context -> the most that 8 rows of one slot may cost, in windows of 1 row
+}
 WINDOWS = {"1 row": (1,), "8 rows of 1 slot": (8,), "4 rows of 2 slots": (4, 4)}
 
 

@@ -1,4 +1,5 @@
-"""Random windows for the kernels inside a layer: the delta rule, the short convolution, attention. Everything follows from a seed."""
+"""Random windows for the kernels inside a layer: the delta rule, the short convolution,
+attention. Everything follows from a seed."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 Data = TypeVar("Data")
+# key heads, heads, key size, value size
 DELTA_SHAPES = (
     (2, 4, 16, 16),
     (3, 9, 10, 14),
     (1, 1, 5, 3),
     (1, 1, 64, 40),
-)  # key heads, heads, key size, value size
+)
 CONV_SHAPES = ((4, 32), (3, 19), (2, 300), (4, 1))  # taps, channels
 
 ATTENTION_SHAPES = ((4, 2, 16), (6, 3, 20), (3, 1, 7), (5, 1, 64))  # heads, kv heads, size
@@ -35,7 +37,8 @@ def to(data: Data, device: torch.device | str) -> Data:
 
 
 def random_groups(chance: random.Random, slots: int, bucket: int) -> tuple[Tensor, Tensor]:
-    """starts [slots + 1], with groups of 0 to 8 rows, and counts [slots] of rows to keep, some of them larger than the group."""
+    """starts [slots + 1], with groups of 0 to 8 rows, and counts [slots] of rows to keep, some
+    of them larger than the group."""
     left, sizes = bucket, []
     for _ in range(slots):
         sizes.append(chance.randint(0, min(left, 8)))
@@ -48,7 +51,8 @@ def random_groups(chance: random.Random, slots: int, bucket: int) -> tuple[Tenso
 
 @dataclass(frozen=True)
 class DeltaData:
-    """Arguments of `gated_delta_verify` for one layer; kept and layers: of the commit, whose tables repeat this layer's."""
+    """Arguments of `gated_delta_verify` for one layer; kept and layers: of the commit, whose
+    tables repeat this layer's."""
 
     q: Tensor
     k: Tensor
@@ -85,9 +89,8 @@ def random_delta(
     key_heads, heads, key_size, value_size = shape or DELTA_SHAPES[seed % len(DELTA_SHAPES)]
     borders, kept = random_groups(chance, slots, bucket)
     qk = normalize(torch.randn(bucket, 2, key_heads, key_size), dim=-1)
-    wide = torch.randn(
-        bucket, 3 + heads * value_size
-    )  # rows of a larger table, as the convolution's values are
+    # rows of a larger table, as the convolution's values are
+    wide = torch.randn(bucket, 3 + heads * value_size)
     return DeltaData(
         q=qk[:, 0].contiguous(),
         k=qk[:, 1].contiguous(),
@@ -137,8 +140,8 @@ def random_conv(
 
 @dataclass(frozen=True)
 class AttentionData:
-    """Arguments of `window_attention`. Cache rows past a slot's length (and its window's, where k and v are None) hold NaN
-    or huge numbers."""
+    """Arguments of `window_attention`. Cache rows past a slot's length (and its window's, where
+    k and v are None) hold NaN or huge numbers."""
 
     q: Tensor
     k: Tensor | None
@@ -193,14 +196,13 @@ def attention_data(
     capacity: int | None = None,
     writes: bool = True,
 ) -> AttentionData:
-    """shape: heads, kv heads, size; sizes: rows of each slot's group, behind `lengths` tokens in its cache; writes: False = the
-    window's keys and values are in the caches already."""
+    """shape: heads, kv heads, size; sizes: rows of each slot's group, behind `lengths` tokens in
+    its cache; writes: False = the window's keys and values are in the caches already."""
     torch.manual_seed(seed)
     heads, kv_heads, size = shape
     capacity = capacity or -(-(max(lengths) + max(sizes) + 1) // 64) * 64
-    rows = torch.randn(bucket, heads + 2 * kv_heads, size).to(
-        dtype
-    )  # q, k and v are cuts of one projection
+    # q, k and v are cuts of one projection
+    rows = torch.randn(bucket, heads + 2 * kv_heads, size).to(dtype)
     keys, values = (
         torch.full((len(lengths), kv_heads, capacity, size), poison, dtype=dtype) for _ in range(2)
     )

@@ -30,7 +30,8 @@ def tapes() -> tuple[Tape, ...]:
 
 
 def requests(count: int, *, times: int = 1) -> dict[Request, Tape]:
-    """Recorded texts, each told so many times, under ids of their own; more requests than recordings begin again."""
+    """Recorded texts, each told so many times, under ids of their own; more requests than
+    recordings begin again."""
     known = [
         Tape(tape.tokens * times, tape.matches * times, tape.confidence * times) for tape in tapes()
     ]
@@ -43,9 +44,8 @@ def requests(count: int, *, times: int = 1) -> dict[Request, Tape]:
 
 def decoding(policy: Policy, slots: int, rows: int) -> Engine:
     """An engine whose slots are all past their prompts, some windows later."""
-    queue = requests(
-        slots, times=1 + slots // 8
-    )  # none ends while others are still in their prompts
+    # none ends while others are still in their prompts
+    queue = requests(slots, times=1 + slots // 8)
     executor = TapeExecutor({request.id: tape for request, tape in queue.items()}, limits=LIMITS)
     engine = Engine(executor, slots=slots, rows=rows, policy=policy)
     for request in queue:
@@ -71,7 +71,8 @@ def views(engine: Engine) -> list[SlotView]:
 def layout(
     slots: int, rows: int
 ) -> tuple[tuple[SlotView, ...], tuple[Group, ...], tuple[int, ...]]:
-    """The slots, their groups in the next window of `rotate_grow`, and how many drafts each had accepted last."""
+    """The slots, their groups in the next window of `rotate_grow`, and how many drafts each had
+    accepted last."""
     engine = decoding(RotateGrow(), slots, rows)
     seen = views(engine)
     last = {round_.slot: round_.accepted for round_ in engine.rounds}
@@ -84,7 +85,8 @@ def layout(
 
 @lru_cache(maxsize=2)
 def recorded_window(slots: int, rows: int, vocab: int, dtype: torch.dtype) -> WindowData:
-    """That window as tensors on the CPU: never ends, always holds three drafts, agrees with them as often as it was recorded.
+    """That window as tensors on the CPU: never ends, always holds three drafts, agrees with them as
+    often as it was recorded.
 
     Whoever changes it in place takes a copy (`fresh`).
     """
@@ -120,9 +122,8 @@ def recorded_window(slots: int, rows: int, vocab: int, dtype: torch.dtype) -> Wi
     kept = dict(zip((view.slot for view in seen), accepted, strict=True))
     for row in range(int(window.starts[-1]) - 1):
         place, accepted_there = int(window.group_index[row + 1]), kept[int(window.slots[row + 1])]
-        if (
-            place and place != accepted_there + 1
-        ):  # the first wrong draft is followed by right ones, which must not count
+        # the first wrong draft is followed by right ones, which must not count
+        if place and place != accepted_there + 1:
             chosen[row] = window.ids[row + 1]
     logits[torch.arange(rows), chosen] = 9.0
     proposals = torch.randint(0, LIMITS.vocab, (rows, DEPTH), generator=noise, dtype=INT)

@@ -1,4 +1,5 @@
-"""Work that costs nothing: an executor that gives out again what a tape executor gave, so that the engine's own time is left."""
+"""Work that costs nothing: an executor that gives out again what a tape executor gave, so that
+the engine's own time is left."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class NoWork:
 
 
 class Scripted(NoWork):
-    """An executor, and the one window in work. An engine must ask it what it asked the recorder: same requests, same policy."""
+    """An executor, and the one window in work. An engine must ask it what it asked the recorder:
+    same requests, same policy."""
 
     max_depth = 7
 

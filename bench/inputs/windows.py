@@ -1,4 +1,5 @@
-"""Random windows: what the four window kernels are given, in every state that an engine can bring about."""
+"""Random windows: what the four window kernels are given, in every state that an engine can
+bring about."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from triton_kernels import Packed, SlotLimits, SlotState, advance_window_torch, 
 
 INT = torch.int32
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+# name, least depth, k
 POLICIES = (
     ("rotate_grow", 3, 0),
     ("static_k", 0, 0),
     ("static_k", 1, 1),
     ("static_k", 3, 3),
-)  # name, least depth, k
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ def random_window(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> WindowData:
-    """Few different tokens, so that drafts match, stops hit and logits tie; also faults, limits at hand and idle slots."""
+    """Few different tokens, so that drafts match, stops hit and logits tie; also faults, limits
+    at hand and idle slots."""
     chance = random.Random(seed)
     noise = torch.Generator().manual_seed(seed)
     slots = chance.randint(0, 9) if slots is None else slots
@@ -177,7 +180,8 @@ def random_window(
 
 
 def random_logits(noise: torch.Generator, rows: int, vocab: int, dtype: torch.dtype) -> Tensor:
-    """[rows, vocab + 3], whole numbers of either sign and both zeros; rows lie apart and start anywhere; NaN in between."""
+    """[rows, vocab + 3], whole numbers of either sign and both zeros; rows lie apart and start
+    anywhere; NaN in between."""
     width = vocab + 3
     spread = torch.full(
         (rows, width + int(torch.randint(0, 9, (), generator=noise))), float("nan"), dtype=dtype

@@ -1,4 +1,5 @@
-"""What a large copy moves: measured once in a process, the line that other rows are held against."""
+"""What a large copy moves: measured once in a process, the line that other rows are held
+against."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ GPU_BYTES, CPU_BYTES, CPU_TIMES = 1 << 30, 1 << 28, 7
 
 @cache
 def copy_bytes_per_us(device: torch.device) -> float:
-    """Bytes a microsecond, read and written, of a copy larger than the caches. On a CPU: in the thread's own time."""
+    """Bytes a microsecond, read and written, of a copy larger than the caches. On a CPU: in the
+    thread's own time."""
     size = GPU_BYTES if device.type == "cuda" else CPU_BYTES
     source, target = torch.zeros(2, size, dtype=torch.uint8, device=device).unbind()
     if device.type == "cuda":
@@ -31,7 +33,8 @@ def copy_bytes_per_us(device: torch.device) -> float:
 
 
 def with_share(row: Row, bytes_per_us: float) -> Row:
-    """The row with the bandwidth of a copy and its own share of it: the bytes that a call must at least move, over its median.
+    """The row with the bandwidth of a copy and its own share of it: the bytes that a call must at
+    least move, over its median.
 
     Not where a call's time is the host's: beside a `graph` row, or where nothing large moves."""
     times: dict[str, Any] = {"copy_bytes_per_us": round(bytes_per_us)}

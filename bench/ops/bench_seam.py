@@ -1,4 +1,5 @@
-"""From logits to the next window's rows, by `make bench`. On a GPU also with the large vocabularies, and by graph replay."""
+"""From logits to the next window's rows, by `make bench`. On a GPU also with the large
+vocabularies, and by graph replay."""
 
 from __future__ import annotations
 

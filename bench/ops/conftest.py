@@ -1,4 +1,5 @@
-"""What pytest-benchmark leaves behind: rows of quantiles, and its own JSON without single samples and the machine's name in a network."""
+"""What pytest-benchmark leaves behind: rows of quantiles, and its own JSON without single
+samples and the machine's name in a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`python -m bench.ops.quick`: every registered case once, against its oracle. Says nothing about time; exit code 1 where one is wrong."""
+"""`python -m bench.ops.quick`: every registered case once, against its oracle. Says nothing
+about time; exit code 1 where one is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What is timed: operation x implementation x shape. A case is timed only after its output equals the oracle's.
+"""What is timed: operation x implementation x shape. A case is timed only after its output equals
+the oracle's.
 
-A new operation, or a new implementation of one, is a file in `bench/ops/cases/` with functions under `@implementation`; nothing else
-changes. The oracles are literal Python (`bench.reference.oracle`), so that a twin is checked too.
+A new operation, or a new implementation of one, is a file in `bench/ops/cases/` with functions
+under `@implementation`; nothing else changes. The oracles are literal Python
+(`bench.reference.oracle`), so that a twin is checked too.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ class WrongOutput(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """call: what is timed, again and again; expected: what the oracle says its first call gives, as lists.
+    """call: what is timed, again and again; expected: what the oracle says its first call gives, as
+    lists.
 
-    read: from what a call returned to what is compared; bytes: that one call must at least move (None: not a matter of memory);
-    per: units in one call, times are given per unit. close: None where the two must be equal; else both are lists of tensors, and
-    no number may lie farther from the oracle's than this share of the largest number of its tensor. replays: it reads no tensor on
+    read: from what a call returned to what is compared; bytes: that one call must at least move
+    (None: not a matter of memory); per: units in one call, times are given per unit. close: None
+    where the two must be equal; else both are lists of tensors, and no number may lie farther from
+    the oracle's than this share of the largest number of its tensor. replays: it reads no tensor on
     the host, so a GPU can capture it.
     """
 
@@ -47,7 +51,8 @@ Make = Callable[[Shape, torch.device], Work]
 
 @dataclass(frozen=True)
 class Case:
-    """make: fresh inputs on a device; mode: `seam` (tensors, the device's time counts) or `host` (Python on the CPU)."""
+    """make: fresh inputs on a device; mode: `seam` (tensors, the device's time counts) or `host`
+    (Python on the CPU)."""
 
     operation: str
     implementation: str
@@ -56,9 +61,8 @@ class Case:
     make: Make
 
     def __str__(self) -> str:
-        sizes = "-".join(
-            f"{name}{value}" for name, value in self.shape.items()
-        )  # as pytest's -k can select it
+        # as pytest's -k can select it
+        sizes = "-".join(f"{name}{value}" for name, value in self.shape.items())
         return f"{self.operation}/{self.implementation}/{sizes}"
 
     def checked(self, device: torch.device) -> Work:
@@ -90,7 +94,8 @@ _ENTRIES: list[_Entry] = []
 def implementation(
     operation: str, name: str, *, shapes: Callable[[bool], Iterable[Shape]], mode: str = "seam"
 ) -> Callable[[Make], Make]:
-    """Registers what makes the work of a shape. shapes(wide): those that occur; wide: also sizes that only a GPU reads fast."""
+    """Registers what makes the work of a shape. shapes(wide): those that occur; wide: also sizes
+    that only a GPU reads fast."""
 
     def register(make: Make) -> Make:
         _ENTRIES.append(_Entry(operation, name, shapes, mode, make))
@@ -137,12 +142,19 @@ def difference(got: Any, want: Any) -> str:
 
 
 def distance(got: Sequence[torch.Tensor], want: Sequence[torch.Tensor], close: float) -> str:
-    """Which tensor is farther off than it may be, at its farthest number; empty where none is. A NaN is as far as can be."""
+    """Which tensor is farther off than it may be, at its farthest number; empty where none is. A
+    NaN is as far as can be."""
     if [tensor.shape for tensor in got] != [tensor.shape for tensor in want]:
-        return f"shapes are {[list(tensor.shape) for tensor in got]}, expected {[list(tensor.shape) for tensor in want]}"
+        return (
+            f"shapes are {[list(tensor.shape) for tensor in got]}, expected "
+            f"{[list(tensor.shape) for tensor in want]}"
+        )
     for place, (a, b) in enumerate(zip(got, want, strict=True)):
         off = torch.where(a == b, 0, (a - b).abs()).nan_to_num(nan=torch.inf)
         if off.numel() and off.max() > close * b.abs().max():
             at = int(off.argmax())
-            return f"output[{place}] is {a.flatten()[at]:.6g} at {at}, expected {b.flatten()[at]:.6g} within {close:g} of the largest"
+            return (
+                f"output[{place}] is {a.flatten()[at]:.6g} at {at}, expected {b.flatten()[at]:.6g} "
+                f"within {close:g} of the largest"
+            )
     return ""

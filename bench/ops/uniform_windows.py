@@ -1,4 +1,5 @@
-"""Windows in which every slot holds three drafts and has four rows, as peers take them; accepted as often as was recorded."""
+"""Windows in which every slot holds three drafts and has four rows, as peers take them; accepted
+as often as was recorded."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ GROUP = DEPTH + 1
 
 @lru_cache(maxsize=2)
 def uniform_window(slots: int, vocab: int, dtype: torch.dtype) -> WindowData:
-    """A recorded window of 4 rows a slot. What a slot is proposed next does not depend on the row that is kept last, as in a peer's
-    table of drafts by request. Whoever changes it in place takes a copy (`recorded.fresh`)."""
+    """A recorded window of 4 rows a slot. What a slot is proposed next does not depend on the
+    row that is kept last, as in a peer's table of drafts by request. Whoever changes it in place
+    takes a copy (`recorded.fresh`)."""
     data = recorded_window(slots, GROUP * slots, vocab, dtype)
     if data.window.starts.diff().tolist() != [GROUP] * slots:
         raise RuntimeError(
-            f"groups are {data.window.starts.diff().tolist()}, expected {GROUP} rows of each of {slots} slots"
+            f"groups are {data.window.starts.diff().tolist()}, expected {GROUP} rows of each of "
+            f"{slots} slots"
         )
     return replace(data, proposals=data.proposals[::GROUP].repeat_interleave(GROUP, 0))
 
@@ -33,8 +36,9 @@ def tokens_of(data: WindowData) -> list[list[int]]:
 
 
 def given(slots: int, vocab: int, dtype: torch.dtype) -> dict[str, Tensor | list[list[int]]]:
-    """What a peer needs, without a type of this project: logits [rows, vocab]; fed [slots, 4] int32, anchor and drafts; positions
-    [slots] int32, of the anchors; proposals [slots, 3] int32; verify: the tokens kept by slot; next_window: ids and positions after it."""
+    """What a peer needs, without a type of this project: logits [rows, vocab]; fed [slots, 4]
+    int32, anchor and drafts; positions [slots] int32, of the anchors; proposals [slots, 3]
+    int32; verify: the tokens kept by slot; next_window: ids and positions after it."""
     data = uniform_window(slots, vocab, dtype)
     ids, positions, *_ = oracle.next_window(data)[1]
     return {

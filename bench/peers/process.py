@@ -1,9 +1,12 @@
-"""`process.py PEER WINDOWS`: a peer's own kernels on the windows of a file, checked, then timed by graph replay.
+"""`process.py PEER WINDOWS`: a peer's own kernels on the windows of a file, checked, then timed by
+graph replay.
 
-Runs in a process of its own that imports torch, Triton and the peer, nothing of this project. The last line of stdout is JSON: version,
-and what was timed. Exit code 1, and why as the last line of stderr, where there is nothing to tell.
---check-only: without times, also on a CPU. --compile: instead, what the compiler makes of the peer's Triton kernels, from their source.
---source DIR: take that source, not the installed one's (with --check-only: the kernels cut out of it, in Triton's interpreter).
+Runs in a process of its own that imports torch, Triton and the peer, nothing of this project. The
+last line of stdout is JSON: version, and what was timed. Exit code 1, and why as the last line of
+stderr, where there is nothing to tell. --check-only: without times, also on a CPU. --compile:
+instead, what the compiler makes of the peer's Triton kernels, from their source. --source DIR: take
+that source, not the installed one's (with --check-only: the kernels cut out of it, in Triton's
+interpreter).
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ def checked(
             found = read()
             if found != given[operation]:
                 sys.exit(
-                    f"the output of its {operation} differs from the oracle's at {shape}: {found}, expected {given[operation]}"
+                    f"the output of its {operation} differs from the oracle's at {shape}: {found}, "
+                    f"expected {given[operation]}"
                 )
             yield operation, shape, given, run
 
@@ -107,7 +111,8 @@ def compiled(peer: Peer, source: Any, windows: str) -> list[dict[str, Any]]:
 
 
 def without_this_project() -> None:
-    """Where this project is installed in the peer's environment, a package of the peer's may have the name of one of ours."""
+    """Where this project is installed in the peer's environment, a package of the peer's may
+    have the name of one of ours."""
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if "mtplab" not in getattr(finder, "__module__", "")
     ]

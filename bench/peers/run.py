@@ -1,10 +1,14 @@
-"""Peers' own kernels on the windows of `bench.ops.uniform_windows`, each in a process of its own that imports nothing of this project.
+"""Peers' own kernels on the windows of `bench.ops.uniform_windows`, each in a process of its own
+that imports nothing of this project.
 
-Their packages bring a `triton_kernels` of their own, and none is a dependency here. `PEER_PYTHON` names the interpreter of an environment
-that they are installed in (default: this one), `PEER_SOURCE` a folder of unpacked sources to compile instead of installed ones. A peer
-that is absent, of a version whose calls are not known, or without a GPU to time it on, is skipped with one line.
+Their packages bring a `triton_kernels` of their own, and none is a dependency here. `PEER_PYTHON`
+names the interpreter of an environment that they are installed in (default: this one),
+`PEER_SOURCE` a folder of unpacked sources to compile instead of installed ones. A peer that is
+absent, of a version whose calls are not known, or without a GPU to time it on, is skipped with one
+line.
 
-`python -m bench.peers.run`: only whether the calls are right, by the sources below `PEER_SOURCE`, in Triton's interpreter; no GPU needed.
+`python -m bench.peers.run`: only whether the calls are right, by the sources below `PEER_SOURCE`,
+in Triton's interpreter; no GPU needed.
 """
 
 from __future__ import annotations
@@ -93,7 +97,8 @@ def run(rows: Path) -> Iterator[str]:
 
 
 def compiled(rows_of: Callable[..., Iterable[Row]]) -> Iterator[tuple[str, list[Row]]]:
-    """A line a peer, and its rows. rows_of: (operation, implementation, architecture, launches) to rows."""
+    """A line a peer, and its rows. rows_of: (operation, implementation, architecture, launches)
+    to rows."""
     with tempfile.TemporaryDirectory() as folder:
         windows = write_windows(Path(folder) / "windows.pt", [COMPILED])
         source = os.environ.get("PEER_SOURCE")
@@ -112,7 +117,8 @@ def compiled(rows_of: Callable[..., Iterable[Row]]) -> Iterator[tuple[str, list[
 
 
 def checked(source: str) -> Iterator[str]:
-    """A line a peer: its Triton kernels, cut out of a folder of sources and run in Triton's interpreter, against the oracle."""
+    """A line a peer: its Triton kernels, cut out of a folder of sources and run in Triton's
+    interpreter, against the oracle."""
     with tempfile.TemporaryDirectory() as folder:
         windows = write_windows(
             Path(folder) / "windows.pt",

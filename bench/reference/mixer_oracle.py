@@ -1,4 +1,5 @@
-"""What the operations inside a layer must give, by their definitions, in float64 and one row after another. No torch operation."""
+"""What the operations inside a layer must give, by their definitions, in float64 and one row
+after another. No torch operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every operation of the seam must give, in literal Python on lists: the rules of `mtp.commit` and `mtp.windows`, no torch."""
+"""What every operation of the seam must give, in literal Python on lists: the rules of
+`mtp.commit` and `mtp.windows`, no torch."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def accepted(data: WindowData) -> list[Any]:
 
 
 def moved(data: WindowData) -> tuple[Slots, list[int]]:
-    """The slots after the commit, with the drafts that follow the row kept last (no group yet), and how many each holds."""
+    """The slots after the commit, with the drafts that follow the row kept last (no group yet),
+    and how many each holds."""
     kept, _, anchors, _ = accepted(data)
     first, proposals = data.window.starts.tolist(), data.proposals.tolist()
     drafts, held = data.state.drafts.tolist(), data.state.held.tolist()

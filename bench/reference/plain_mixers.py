@@ -1,6 +1,8 @@
-"""The operations inside a layer in plain torch, a loop over slots or a padded batch: what one would write without a kernel.
+"""The operations inside a layer in plain torch, a loop over slots or a padded batch: what one would
+write without a kernel.
 
-Group borders and lengths are the host's (`Groups`), so nothing here can be replayed at another layout or length.
+Group borders and lengths are the host's (`Groups`), so nothing here can be replayed at another
+layout or length.
 """
 
 from __future__ import annotations
@@ -11,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, scaled_dot_product_attention, silu
 
-Groups = Sequence[
-    tuple[int, int, int, int]
-]  # slot, first row, rows, tokens in its cache before them
+# slot, first row, rows, tokens in its cache before them
+Groups = Sequence[tuple[int, int, int, int]]
 
 
 def _write(k: Tensor, v: Tensor, keys: Tensor, values: Tensor, groups: Groups) -> None:
@@ -25,7 +26,8 @@ def _write(k: Tensor, v: Tensor, keys: Tensor, values: Tensor, groups: Groups) -
 def sdpa_by_slot(
     groups: Groups, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, *, scale: float
 ) -> Tensor:
-    """torch's attention, a call a slot over what the slot holds. Shapes as `window_attention` takes them."""
+    """torch's attention, a call a slot over what the slot holds. Shapes as `window_attention`
+    takes them."""
     _write(k, v, keys, values, groups)
     out = torch.zeros_like(q)
     for slot, first, rows, before in groups:
@@ -43,7 +45,8 @@ def sdpa_by_slot(
 def sdpa_padded(
     groups: Groups, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, *, scale: float
 ) -> Tensor:
-    """torch's attention in one call: every slot padded to the largest group and the longest cache."""
+    """torch's attention in one call: every slot padded to the largest group and the longest
+    cache."""
     _write(k, v, keys, values, groups)
     most, end = (
         max(rows for _, _, rows, _ in groups),
@@ -115,9 +118,8 @@ def conv_verify(groups: Groups, x: Tensor, weight: Tensor, states: Tensor) -> Te
     """torch's grouped convolution, a call a slot. Shapes as `causal_conv_verify` takes them."""
     out, taps = torch.zeros_like(x), weight.T[:, None]  # [channels, 1, taps]
     for slot, first, rows, _ in groups:
-        line = torch.cat([states[slot], x[first : first + rows]]).T[
-            None
-        ]  # [1, channels, past + rows]
+        # [1, channels, past + rows]
+        line = torch.cat([states[slot], x[first : first + rows]]).T[None]
         out[first : first + rows] = silu(conv1d(line, taps, groups=len(taps)))[0].T
     return out
 

@@ -1,6 +1,8 @@
-"""The seam in plain torch operations, in the manner of TensorRT-LLM: argmax, `cumprod` of the agreement, gathers.
+"""The seam in plain torch operations, in the manner of TensorRT-LLM: argmax, `cumprod` of the
+agreement, gathers.
 
-It does less than ours: no stop ids, no limits, no faulty rows (others trim those on the host), so it is only right where none occurs.
+It does less than ours: no stop ids, no limits, no faulty rows (others trim those on the host), so
+it is only right where none occurs.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def seam(
     *,
     rows: int,
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """From the logits to the next window, whose groups (and their rows, in all) are known: what was accepted, and that window."""
+    """From the logits to the next window, whose groups (and their rows, in all) are known: what
+    was accepted, and that window."""
     accepted = accept(picks(logits, vocab), window.ids, window.starts, anchors, drafts.shape[1] + 1)
     kept, _, following = accepted
     drafts = following_drafts(window, kept, drafts, proposals)
@@ -73,6 +76,7 @@ def seam(
 
 
 def following_drafts(window: Packed, kept: Tensor, drafts: Tensor, proposals: Tensor) -> Tensor:
-    """[slots, depth]: the proposals after the row kept last; a slot that kept none has its old drafts."""
+    """[slots, depth]: the proposals after the row kept last; a slot that kept none has its old
+    drafts."""
     last = (window.starts[:-1] + kept - 1).clamp(min=0)
     return torch.where(kept[:, None] > 0, proposals[last], drafts)

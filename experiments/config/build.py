@@ -1,4 +1,5 @@
-"""A config node becomes an object, once, at the edge; what its constructor refuses becomes one line."""
+"""A config node becomes an object, once, at the edge; what its constructor refuses becomes one
+line."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.checks import BadInput
+from experiments.config.fingerprint import NAME, without_names
 from experiments.weights.place import how_to_get
 
 PATHS = ("path", "trace")
@@ -21,7 +23,7 @@ PATHS = ("path", "trace")
 def build(node: DictConfig, name: str, **arguments: Any) -> Any:
     """arguments: what the node leaves open (`_partial_: true`). Raises BadInput."""
     try:
-        made = instantiate(node, _convert_="all")
+        made = instantiate(without_names(node), _convert_="all")
         if arguments:
             known_keys(made, name, set(arguments))
         return made(**arguments) if arguments else made
@@ -39,19 +41,22 @@ def known_keys(made: partial[Any], name: str, given: set[str]) -> None:
     known = inspect.signature(made.func).parameters
     if unknown := sorted(made.keywords.keys() - known.keys()):
         raise BadInput(
-            f"{name}.{unknown[0]} is no key of {name}, expected one of {', '.join(sorted(known.keys() - given))}"
+            f"{name}.{unknown[0]} is no key of {name}, expected one of "
+            f"{', '.join(sorted(known.keys() - given))}"
         )
 
 
 def only_keys(group: str, node: DictConfig, known: set[str]) -> None:
-    if unknown := sorted(set(map(str, node)) - known):
+    if unknown := sorted(set(map(str, node)) - known - {NAME}):
         raise BadInput(
-            f"{group}.{unknown[0]} is no key of {group}, expected {' or '.join(sorted(name for name in known if name[0] != '_'))}"
+            f"{group}.{unknown[0]} is no key of {group}, expected "
+            f"{' or '.join(sorted(name for name in known if name[0] != '_'))}"
         )
 
 
 def absolute(node: DictConfig) -> DictConfig:
-    """Relative paths, at any depth, are the launch folder's, whatever the working folder of the job."""
+    """Relative paths, at any depth, are the launch folder's, whatever the working folder of the
+    job."""
     return OmegaConf.merge(node, _absolute(OmegaConf.to_container(node, resolve=True)))  # type: ignore[return-value]
 
 

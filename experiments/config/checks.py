@@ -8,7 +8,8 @@ from typing import Any
 
 
 class BadInput(ValueError):
-    """Something the user gave cannot be used. Its text is the whole message; the entry points exit with 2."""
+    """Something the user gave cannot be used. Its text is the whole message; the entry points
+    exit with 2."""
 
 
 def integer(key: str, value: Any, least: int, most: int | None = None) -> int:

@@ -1,9 +1,11 @@
-"""Tab completion in bash: Hydra's own, which knows `python FILE` and installed commands, taught `python -m experiments.run` too."""
+"""Tab completion in bash: Hydra's own, which knows `python FILE` and installed commands, taught
+`python -m experiments.run` too."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
@@ -11,6 +13,7 @@ MODULE = "-m experiments.run"
 OURS = f'''    if [ "${{words[1]}} ${{words[2]}}" == "{MODULE}" ]; then
         helper="${{words[0]}} {MODULE}"
     elif [ "${{words[0]}}" == "python" ]; then'''
+PART = re.compile(r"^\w+=_\w*$\n?", re.MULTILINE)  # a config that others share, no choice itself
 HYDRAS = '    if [ "${words[0]}" == "python" ]; then'
 
 
@@ -25,4 +28,4 @@ def complete(job: Callable[[], object], arguments: Sequence[str]) -> None:
     said = io.StringIO()
     with redirect_stdout(said):
         job()
-    print(said.getvalue().replace(HYDRAS, OURS), end="")
+    print(PART.sub("", said.getvalue().replace(HYDRAS, OURS)), end="")

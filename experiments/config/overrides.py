@@ -1,4 +1,5 @@
-"""What a command line asks for: its overrides, and the jobs of a sweep. Checked here before Hydra takes them apart."""
+"""What a command line asks for: its overrides, and the jobs of a sweep. Checked here before
+Hydra takes them apart."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def single_job(overrides: Sequence[str]) -> list[str]:
         if override.is_sweep_override():
             key, given = key_of(override), str(override.input_line).split("=", 1)[1]
             raise BadInput(
-                f"Ambiguous value for argument '{override.input_line}': several values need -m, and a list needs brackets: "
+                f"Ambiguous value for argument '{override.input_line}': several values need -m, "
+                "and a list needs brackets: "
                 f"{key}=[{given}], a text quotes: {key}='{given}'"
             )
     return list(overrides)
@@ -74,7 +76,8 @@ def single_job(overrides: Sequence[str]) -> list[str]:
 def jobs_of(overrides: Sequence[str], base: DictConfig | None = None) -> list[list[str]]:
     """The overrides of every job of a sweep, without those that only say how it is carried out.
 
-    base: the config without what is swept, with `hydra`; an experiment's own axes (hydra.sweeper.params) come from there."""
+    base: the config without what is swept, with `hydra`; an experiment's own axes
+    (hydra.sweeper.params) come from there."""
     axes = OmegaConf.select(base, "hydra.sweeper.params") if base is not None else None
     parsed = parse([*(f"{key}={values}" for key, values in (axes or {}).items()), *overrides])
     for override in parsed:
@@ -116,7 +119,8 @@ def _values(override: Override) -> list[str]:
         return [str(override.input_line)]
     if not override.is_discrete_sweep():
         raise BadInput(
-            f"{override.input_line} is no list of values, expected some with commas between them, or range(...)"
+            f"{override.input_line} is no list of values, expected some with commas between them, "
+            "or range(...)"
         )
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
@@ -132,5 +136,6 @@ def _needs_brackets(override: Override, base: DictConfig | None) -> None:
         numbers = [value for value in override.sweep_iterator() if isinstance(value, (int, float))]
         if numbers:
             raise BadInput(
-                f"{key} is {given}: {key} must be a list, expected brackets: {key}=[{given}], or {key}=[...],[...] for two jobs"
+                f"{key} is {given}: {key} must be a list, expected brackets: {key}=[{given}], or "
+                f"{key}=[...],[...] for two jobs"
             )

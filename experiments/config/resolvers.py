@@ -1,4 +1,5 @@
-"""What configs may refer to: ${shipped:NAME}, ${weights:NAME}, ${prompts:NAME}, ${run_id:}, ${folder_name:TEXT,OTHERWISE}."""
+"""What configs may refer to: ${shipped:NAME}, ${weights:NAME}, ${prompts:NAME}, ${run_id:},
+${folder_name:TEXT,OTHERWISE}."""
 
 from __future__ import annotations
 

@@ -1,21 +1,16 @@
-"""`python -m experiments.report DIR`: the report of a folder of runs, in DIR/report unless --out says otherwise."""
+"""`python -m experiments.report DIR`: the report of a folder of runs, in DIR/report unless --out
+says otherwise."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import NoReturn
 
 from experiments.config.checks import BadInput
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}\n")
+from experiments.config.command import Command
 
 
 def main() -> None:
-    parser = Parser(
+    parser = Command(
         prog="python -m experiments.report",
         description="One page, tables and plots of all runs at or below DIR.",
     )

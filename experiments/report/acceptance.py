@@ -1,4 +1,5 @@
-"""Acceptance of an arm, of text before it loops. The rules are those of mtp.metrics, over tables of rounds."""
+"""Acceptance of an arm, of text before it loops. The rules are those of mtp.metrics, over tables
+of rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from experiments.report.runs import Run
-from mtp.metrics import new_grams, rate
+from mtp.metrics import first_repeat, rate
 
 GRAM = 16
 
@@ -33,7 +34,8 @@ class Position:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """length: 1 + accepted / rounds; rate: accepted / drafted; rounds: that committed and began before their text looped."""
+    """length: 1 + accepted / rounds; rate: accepted / drafted; rounds: that committed and began
+    before their text looped."""
 
     length: float | None
     rate: float | None
@@ -42,13 +44,15 @@ class Acceptance:
 
 
 def loop_start(tokens: Sequence[int], gram: int = GRAM) -> int:
-    """Tokens before the first 16-gram that was there already: all of them where the text never loops."""
-    new = new_grams(tokens, gram)
-    return new.index(False) - gram + 1 if False in new else len(tokens)
+    """Tokens before the first 16-gram that was there already: all of them where the text never
+    loops."""
+    end = first_repeat(tokens, gram)
+    return len(tokens) if end is None else end - gram + 1
 
 
 def before_loops(run: Run) -> pl.DataFrame | None:
-    """The run's rounds that begin before their text loops. Output token 0 is the prefill's, so a request's first round begins at 1."""
+    """The run's rounds that begin before their text loops. Output token 0 is the prefill's, so a
+    request's first round begins at 1."""
     rounds = run.rounds
     if rounds is None:
         return None
@@ -80,7 +84,8 @@ def acceptance_of(runs: Sequence[Run]) -> Acceptance:
 
 
 def position_of(rounds: pl.DataFrame, place: int) -> Position:
-    """A draft is judged iff all before it were accepted and the request went on: a request's end is no miss."""
+    """A draft is judged iff all before it were accepted and the request went on: a request's end
+    is no miss."""
     offered = rounds.filter(pl.col("drafted") > place)
     accepted = int((offered["accepted"] > place).sum())
     met_and_missed = offered.filter(

@@ -19,10 +19,11 @@ APART = {
     "resume",
     "report",
 }  # keys that make no arm
+# named even where they do not vary: without them no row can be read
 ALWAYS = (
     "policy",
     "policy.k",
-)  # named even where they do not vary: without them no row can be read
+)
 NO_VALUE = "none"
 WORST = ("invalid", "unchecked", "numerically equal", "exact")
 
@@ -76,7 +77,8 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
 
 
 def facts(run: Run) -> dict[str, str]:
-    """What may tell a run from another, as text: its config, the evidence, the machine, the code."""
+    """What may tell a run from another, as text: its config, the evidence, the machine, the
+    code."""
     known = {
         key: text(value)
         for key, value in run.config.items()
@@ -98,8 +100,9 @@ def is_static(run: Run) -> bool:
 
 
 def varying(described: Sequence[dict[str, str]]) -> list[str]:
-    """Keys that tell runs apart, in the order of the config. A group's own keys count where they differ between runs that made the same
-    choice: another policy has other keys, and that is not news."""
+    """Keys that tell runs apart, in the order of the config. A group's own keys count where they
+    differ between runs that made the same choice: another policy has other keys, and that is not
+    news."""
     names = list(dict.fromkeys(name for known in described for name in known))
     found = []
     for name in names:
@@ -118,7 +121,8 @@ def varying(described: Sequence[dict[str, str]]) -> list[str]:
 
 
 def label(values: dict[str, str], keys: Sequence[str]) -> str:
-    """Short: choices by their name alone, other keys by their last part where that is unambiguous."""
+    """Short: choices by their name alone, other keys by their last part where that is
+    unambiguous."""
     ends = [key.rpartition(".")[2] for key in keys]
     parts = []
     for key, value in values.items():

@@ -21,12 +21,14 @@ def parse_baseline(given: str | None) -> dict[str, str] | None:
 
 
 def baselines(arms: Sequence[Arm], wanted: dict[str, str] | None) -> dict[str, Arm]:
-    """By label of an arm. Candidates have the wanted values and the arm's evidence; of these the one that agrees with the arm in most of
-    the keys whose groups are not wanted. Without a wish: plain decoding, else the first arm (of its policy, where policies vary).
-    Raises BadInput where no arm is as wanted."""
+    """By label of an arm. Candidates have the wanted values and the arm's evidence; of these the
+    one that agrees with the arm in most of the keys whose groups are not wanted. Without a wish:
+    plain decoding, else the first arm (of its policy, where policies vary). Raises BadInput
+    where no arm is as wanted."""
     if wanted and arms and not any(matches(arm, wanted) for arm in arms):
         raise BadInput(
-            f"--baseline {','.join(f'{key}={value}' for key, value in wanted.items())} fits no arm, expected values of "
+            f"--baseline {','.join(f'{key}={value}' for key, value in wanted.items())} fits no "
+            "arm, expected values of "
             f"one of: {'; '.join(arm.label for arm in arms[:8])}"
         )
     found = {}

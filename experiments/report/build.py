@@ -67,8 +67,8 @@ def build(
     mix_versions: bool = False,
     out: Path | None = None,
 ) -> Report:
-    """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that fits nothing, two
-    versions of the code unless `mix_versions`."""
+    """out: where it goes, None = folder/report. Raises BadInput: no such folder, a baseline that
+    fits nothing, two versions of the code unless `mix_versions`."""
     try:
         runs = find_runs(folder)
     except ValueError as wrong:
@@ -76,7 +76,8 @@ def build(
     codes = sorted({run.code for run in runs if run.counts})
     if len(codes) > 1 and not mix_versions:
         raise BadInput(
-            f"the runs are of {len(codes)} code versions ({difference(codes)}), expected one; --mix-versions takes them together"
+            f"the runs are of {len(codes)} code versions ({difference(codes)}), expected one; "
+            "--mix-versions takes them together"
         )
     arms = arms_of(runs)
     wanted = parse_baseline(baseline)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from experiments.report.headline import ReportRow
-from experiments.report.statistics import Ratio
+from experiments.report.statistics import RunRatio
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
-def interval(ratio: Ratio | None) -> str:
+def interval(ratio: RunRatio | None) -> str:
     if ratio is None:
         return "–"
     if ratio.low is None or ratio.high is None:

@@ -1,4 +1,5 @@
-"""Panels as plotly figures: plain dictionaries, drawn by plotly.js in the page. Colours of text and grid are the page's (page.js)."""
+"""Panels as plotly figures: plain dictionaries, drawn by plotly.js in the page. Colours of text
+and grid are the page's (page.js)."""
 
 from __future__ import annotations
 

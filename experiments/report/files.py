@@ -19,9 +19,8 @@ def write(
     baseline: str | None = None,
     mix_versions: bool = False,
 ) -> str:
-    """index.html, report.md, results.parquet, results.tex and plots/ in `out` (folder/report), each written whole.
-    Returns what was made, in words.
-    Raises BadInput."""
+    """index.html, report.md, results.parquet, results.tex and plots/ in `out` (folder/report),
+    each written whole. Returns what was made, in words. Raises BadInput."""
     report = build(folder, baseline=baseline, mix_versions=mix_versions, out=out)
     out = out or folder / "report"
     drawn = report.draw()
@@ -40,5 +39,8 @@ def write(
     write_whole(out / "report.md", text(report, drawn).encode())
     write_whole(out / "index.html", html(report, drawn).encode())
     count = sum(bool(one.panels) for one in drawn)
-    said = f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, {len(report.missing)} not run, {count} plots"
+    said = (
+        f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, "
+        f"{len(report.missing)} not run, {count} plots"
+    )
     return f"{said}: {out / 'index.html'}"

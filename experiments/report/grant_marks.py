@@ -10,8 +10,9 @@ from experiments.report.runs import Run
 
 
 def windows_of_grants(run: Run) -> list[tuple[str, int, int, bool, bool]] | None:
-    """(request, first window, last window, whether it had held a grant before, whether another follows), None where the run says too
-    little. A request's granted rounds are its rounds of speculative steps, in order; the first of its first grant was its prefill."""
+    """(request, first window, last window, whether it had held a grant before, whether another
+    follows), None where the run says too little. A request's granted rounds are its rounds of
+    speculative steps, in order; the first of its first grant was its prefill."""
     grants, steps, rounds = run.table("grants"), run.steps, run.rounds
     if grants is None or steps is None or rounds is None:
         return None

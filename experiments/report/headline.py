@@ -9,20 +9,21 @@ from typing import Any
 
 from experiments.report.acceptance import Acceptance, acceptance_of
 from experiments.report.arms import Arm
-from experiments.report.statistics import Ratio, ratio_of
+from experiments.report.statistics import RunRatio, ratio_of
 from mtp.metrics import rate
 
 
 @dataclass(frozen=True)
 class ReportRow:
-    """against: the baseline's label; rank: 1 = fastest of those with the same baseline, None: does not rank; over_plain: against plain
-    decoding timed in the same job; wasted: share of verified rows, padding included, that were not kept. Times in ms; latencies are
-    medians over the arm's runs."""
+    """against: the baseline's label; rank: 1 = fastest of those with the same baseline, None:
+    does not rank; over_plain: against plain decoding timed in the same job; wasted: share of
+    verified rows, padding included, that were not kept. Times in ms; latencies are medians over
+    the arm's runs."""
 
     arm: Arm
     tokens_per_s: float | None
     against: str | None
-    ratio: Ratio | None
+    ratio: RunRatio | None
     over_plain: float | None
     acceptance: Acceptance
     novel: float | None
@@ -40,7 +41,8 @@ class ReportRow:
 
 
 def headline(arms: Sequence[Arm], against: dict[str, Arm]) -> list[ReportRow]:
-    """Each baseline and, below it, those measured against it, fastest first; those that do not rank last."""
+    """Each baseline and, below it, those measured against it, fastest first; those that do not
+    rank last."""
     rows = [row_of(arm, against.get(arm.label)) for arm in arms]
     ranks: dict[str, int] = {}
     for base in {row.against for row in rows}:

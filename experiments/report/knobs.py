@@ -1,4 +1,5 @@
-"""What was turned, of an arm: its policy, with the policy's own keys, is one knob; every other key that varies is another."""
+"""What was turned, of an arm: its policy, with the policy's own keys, is one knob; every other
+key that varies is another."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ from experiments.report.runs import Run, find_runs, flatten
 
 
 def load(folder: str | Path) -> pl.DataFrame:
-    """One row per run at or below the folder: where it is, its state and error, every config key as `config.key`, the scalar figures
-    of metrics.json, nested ones as `group.name`. Failed, running and half-written runs have a row too."""
+    """One row per run at or below the folder: where it is, its state and error, every config key
+    as `config.key`, the scalar figures of metrics.json, nested ones as `group.name`. Failed,
+    running and half-written runs have a row too."""
     return table(find_runs(Path(folder)))
 
 

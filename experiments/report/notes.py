@@ -22,7 +22,8 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
         found.append(f"Not all of {len(runs)} jobs are whole: {counts}. They are listed below.")
     if codes > 1:
         found.append(
-            f"{codes} versions of the code are mixed, as asked: a difference between arms may be one of versions."
+            f"{codes} versions of the code are mixed, as asked: a difference between arms may be "
+            "one of versions."
         )
     if any(run.code[0].endswith("+") for run in runs if run.counts):
         found.append(
@@ -31,26 +32,29 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
     few = sum(len(arm.runs) < LEAST_RUNS for arm in arms)
     if few:
         found.append(
-            f"{few} of {len(arms)} arms have fewer than {LEAST_RUNS} runs: differences between runs are not in their intervals."
+            f"{few} of {len(arms)} arms have fewer than {LEAST_RUNS} runs: differences between "
+            "runs are not in their intervals."
         )
     if any(row.ratio and row.ratio.few for row in rows):
         found.append("† The interval rests on fewer than 5 prompts: a hint, not a finding.")
     if drift := machine_drift(rows):
         found.append(
-            f"The machine was not quiet: plain decoding of the same requests ran up to {drift:.0%} faster in one job than in another. "
+            f"The machine was not quiet: plain decoding of the same requests ran up to {drift:.0%} "
+            "faster in one job than in another. "
             "Where the ratio and × plain disagree, believe × plain, which compares within a job."
         )
     bad = [arm for arm in arms if not arm.ranks]
     if bad:
         found.append(
-            f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding (invalid) or were not compared."
+            f"{len(bad)} of {len(arms)} arms do not rank: their tokens differ from plain decoding "
+            "(invalid) or were not compared."
         )
     return found
 
 
 def machine_drift(rows: Sequence[ReportRow]) -> float | None:
-    """How much faster the fastest plain decoding of the same requests was than the slowest, over jobs that differ in
-    policy alone, if that is more than `QUIET`."""
+    """How much faster the fastest plain decoding of the same requests was than the slowest, over
+    jobs that differ in policy alone, if that is more than `QUIET`."""
     plain: dict[object, list[float]] = defaultdict(list)
     for row in rows:
         for run in row.arm.runs:

@@ -1,9 +1,10 @@
-"""What a plot is made of: panels of marks, drawn twice, by plotly for the page and by matplotlib for the files."""
+"""What a plot is made of: panels of marks, drawn twice, by plotly for the page and by matplotlib
+for the files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from experiments.report.arms import Arm
 from experiments.report.headline import ReportRow
@@ -91,8 +92,8 @@ Mark = Line | Points | Bars | Heat
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line; order: of the names
-    along y, from the top (default: as they come)."""
+    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line;
+    order: of the names along y, from the top (default: as they come)."""
 
     title: str
     x: str
@@ -106,15 +107,19 @@ class Panel:
     whole_x: bool = False  # x counts things
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    evidence: str = field(init=False)
 
     def __post_init__(self) -> None:
         kinds = sorted({run.evidence for run in self.shows})
         if len(kinds) != 1:
             raise MixedEvidence(
-                f"{self.title}: evidence {', '.join(kinds) or 'none'} on one axis, expected one kind"
+                f"{self.title}: evidence {', '.join(kinds) or 'none'} on one axis, expected one "
+                "kind"
             )
-        object.__setattr__(self, "evidence", kinds[0])
+
+    @property
+    def evidence(self) -> str:
+        """The one kind of what it shows."""
+        return self.shows[0].evidence
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,8 @@ class Plot:
 
 
 def most(rows: Sequence[ReportRow], count: int) -> list[ReportRow]:
-    """As many arms as a plot can hold: baselines, then the fastest of each baseline in turn; in their own order."""
+    """As many arms as a plot can hold: baselines, then the fastest of each baseline in turn; in
+    their own order."""
     if len(rows) <= count:
         return list(rows)
     chosen = sorted(rows, key=lambda row: (not row.is_baseline, row.rank is None, row.rank or 0))[

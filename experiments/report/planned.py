@@ -1,4 +1,5 @@
-"""Jobs of a sweep that have no run: what its sweep.json names against the folders that are there."""
+"""Jobs of a sweep that have no run: what its sweep.json names against the folders that are
+there."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from experiments.report.runs import first_line, is_run
 
 
 def not_run(folder: Path) -> list[str]:
-    """Of every sweep at or below the folder, one line a job: its overrides, and whether it has begun."""
+    """Of every sweep at or below the folder, one line a job: its overrides, and whether it has
+    begun."""
     missing: list[str] = []
     for file in sorted(folder.rglob("sweep.json")):
         try:

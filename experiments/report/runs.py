@@ -1,4 +1,5 @@
-"""Runs as their files tell them. A run is found by its saved config, never by its path; what is missing or broken is said."""
+"""Runs as their files tell them. A run is found by its saved config, never by its path; what is
+missing or broken is said."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Run:
-    """state: `ok`, `failed`, `running` (or killed: no status yet) or `half-written` (a file that ought to be there cannot be read);
-    config: by dotted key, a group's own key holding the name of the choice; metrics: of metrics.json, empty without one."""
+    """state: `ok`, `failed`, `running` (or killed: no status yet) or `half-written` (a file that
+    ought to be there cannot be read); config: by dotted key, a group's own key holding the name
+    of the choice; metrics: of metrics.json, empty without one."""
 
     folder: Path
     state: str
@@ -28,7 +30,8 @@ class Run:
 
     @property
     def parity(self) -> str:
-        """`exact`, `numerically equal` (where the run itself says so), `invalid`, or `unchecked`."""
+        """`exact`, `numerically equal` (where the run itself says so), `invalid`, or
+        `unchecked`."""
         parity = self.metrics.get("parity") or {}
         if not parity.get("checked"):
             return "unchecked"
@@ -36,7 +39,8 @@ class Run:
 
     @property
     def counts(self) -> bool:
-        """Whether it has figures to show: it is whole, or it failed for its tokens alone and is shown as invalid."""
+        """Whether it has figures to show: it is whole, or it failed for its tokens alone and is
+        shown as invalid."""
         return bool(self.metrics) and (
             self.state == "ok" or (self.state == "failed" and self.parity == "invalid")
         )
@@ -85,7 +89,8 @@ class Run:
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """Every run at or below the folder, in the order of their paths. Raises ValueError where the folder does not exist."""
+    """Every run at or below the folder, in the order of their paths. Raises ValueError where the
+    folder does not exist."""
     if not folder.is_dir():
         raise ValueError(f"DIR is {folder}, expected a folder of runs")
     found = {file.parent.parent for file in folder.rglob(".hydra/config.yaml")} | {
@@ -125,7 +130,8 @@ def read_run(folder: Path) -> Run:
 
 
 def read_config(hydra: Path) -> dict[str, Any]:
-    """The saved config by dotted key. References stay as written: what they point at is a key of its own."""
+    """The saved config by dotted key. References stay as written: what they point at is a key of
+    its own."""
     saved = yaml.load((hydra / "config.yaml").read_text(encoding="utf-8"), LOADER)
     if not isinstance(saved, dict):
         raise ValueError("not a mapping")

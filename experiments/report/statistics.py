@@ -9,22 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from experiments.bootstrap import Interval, ratio_draws
 from experiments.report.runs import Run
 
 RESAMPLES = 2000
-CHUNK = 100
 FEW = 5  # prompts; with fewer an interval is a hint
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """low, high: ends of the 95% interval, None where there is one prompt and one pair of runs; prompts, pairs: what it rests on."""
+class RunRatio:
+    """An arm's speed over its base's."""
 
     value: float
-    low: float | None
+    low: float | None  # ends of the 95% interval; None: one prompt and one pair of runs
     high: float | None
-    prompts: int
-    pairs: int
+    prompts: int  # what it rests on
+    pairs: int  # of runs
 
     @property
     def few(self) -> bool:
@@ -32,8 +32,9 @@ class Ratio:
 
 
 def work_of(run: Run) -> dict[str, tuple[float, float]]:
-    """By prompt: tokens its windows committed, and its seconds of them. A window's time is shared out by rows; all of it together is
-    the run's decode time, so that tokens over seconds of all prompts is the run's own speed. Empty without rounds.parquet."""
+    """By prompt: tokens its windows committed, and its seconds of them. A window's time is
+    shared out by rows; all of it together is the run's decode time, so that tokens over seconds
+    of all prompts is the run's own speed. Empty without rounds.parquet."""
     rounds = run.rounds
     if rounds is None or not rounds.height:
         return {}
@@ -59,8 +60,11 @@ def paired(arm: Sequence[Run], base: Sequence[Run]) -> list[tuple[Run, Run]]:
     return [(run, waiting[run.seed].pop(0)) for run in arm if waiting[run.seed]]
 
 
-def ratio_of(arm: Sequence[Run], base: Sequence[Run], resamples: int = RESAMPLES) -> Ratio | None:
-    """Speed of an arm over the base's, on the prompts and seeds both have; None where there are none."""
+def ratio_of(
+    arm: Sequence[Run], base: Sequence[Run], resamples: int = RESAMPLES
+) -> RunRatio | None:
+    """Speed of an arm over the base's, on the prompts and seeds both have; None where there are
+    none."""
     return ratio_of_work(
         [(work_of(run), work_of(other)) for run, other in paired(arm, base)], resamples
     )
@@ -69,13 +73,13 @@ def ratio_of(arm: Sequence[Run], base: Sequence[Run], resamples: int = RESAMPLES
 Work = dict[str, tuple[float, float]]
 
 
-def ratio_of_work(pairs: Sequence[tuple[Work, Work]], resamples: int = RESAMPLES) -> Ratio | None:
-    """Both prompts and pairs of runs are drawn with replacement, each on its own; a cell weighs the product of its two counts (the
-    "pigeonhole" bootstrap, Owen 2007, doi 10.1214/07-AOAS122): prompts stay whole blocks and drift between runs is not forgotten."""
+def ratio_of_work(
+    pairs: Sequence[tuple[Work, Work]], resamples: int = RESAMPLES
+) -> RunRatio | None:
+    """Both prompts and pairs of runs are drawn: see `ratio_draws`."""
     prompts = sorted({prompt for work, other in pairs for prompt in work.keys() & other.keys()})
-    cells = np.zeros(
-        (4, len(prompts), len(pairs))
-    )  # tokens, seconds, the base's tokens, the base's seconds
+    # tokens, seconds, the base's tokens, the base's seconds
+    cells = np.zeros((4, len(prompts), len(pairs)))
     place = {prompt: i for i, prompt in enumerate(prompts)}
     for j, (work, other) in enumerate(pairs):
         for prompt in work.keys() & other.keys():
@@ -85,27 +89,6 @@ def ratio_of_work(pairs: Sequence[tuple[Work, Work]], resamples: int = RESAMPLES
         return None
     value = float(tokens / seconds / (base_tokens / base_seconds))
     if len(prompts) < 2 and len(pairs) < 2:
-        return Ratio(value, None, None, len(prompts), len(pairs))
-    low, high = np.quantile(resampled(cells, resamples), (0.025, 0.975))
-    return Ratio(value, float(low), float(high), len(prompts), len(pairs))
-
-
-def resampled(cells: np.ndarray, resamples: int) -> np.ndarray:
-    """cells: [4, prompts, pairs]. One ratio per resample; draws that leave nothing of a rate are left out."""
-    random = np.random.default_rng(0)
-    _, prompts, pairs = cells.shape
-    found = []
-    for start in range(0, resamples, CHUNK):
-        count = min(CHUNK, resamples - start)
-        of_prompts = random.multinomial(prompts, np.full(prompts, 1 / prompts), size=count).astype(
-            float
-        )  # [count, prompts]
-        of_pairs = random.multinomial(
-            pairs, np.full(pairs, 1 / pairs), size=count
-        )  # [count, pairs]
-        tokens, seconds, base_tokens, base_seconds = (
-            (of_prompts @ cell * of_pairs).sum(-1) for cell in cells
-        )
-        kept = (seconds > 0) & (base_tokens > 0) & (base_seconds > 0)
-        found.append(tokens[kept] * base_seconds[kept] / (seconds[kept] * base_tokens[kept]))
-    return np.concatenate(found)
+        return RunRatio(value, None, None, len(prompts), len(pairs))
+    interval = Interval.of(ratio_draws(cells, resamples))
+    return RunRatio(value, interval.low, interval.high, len(prompts), len(pairs))

@@ -60,7 +60,8 @@ def markdown_cell(text: str) -> str:
 
 
 def latex(rows_by_evidence: dict[str, Sequence[ReportRow]]) -> str:
-    r"""One table a kind of evidence; needs \usepackage{booktabs} and, for invalid rows, \usepackage{soul}."""
+    r"""One table a kind of evidence. Needs \usepackage{booktabs} and, for invalid rows,
+    \usepackage{soul}."""
     return "\n".join(latex_table(evidence, rows) for evidence, rows in rows_by_evidence.items())
 
 

@@ -39,7 +39,10 @@ def verdict(parity: dict[str, Any]) -> Text:
             style="yellow",
         )
     first = parity["first_difference"]
-    where = f"{first['request']} differs at token {first['index']} (plain {first['plain']}, here {first['run']})"
+    where = (
+        f"{first['request']} differs at token {first['index']} (plain {first['plain']}, here "
+        f"{first['run']})"
+    )
     return Text(f"parity: NOT exact, {where}", style="bold red")
 
 
@@ -55,7 +58,8 @@ def _figures(metrics: dict[str, Any]) -> Table:
         ("repetition", _number(metrics["repetition"], ".2f")),
         (
             "rows kept of rows verified",
-            f"{metrics['rows_kept']} of {metrics['rows_verified']} (and {metrics['rows_padded']} padding)",
+            f"{metrics['rows_kept']} of {metrics['rows_verified']} (and {metrics['rows_padded']} "
+            "padding)",
         ),
         ("windows", str(metrics["windows"])),
         ("tokens committed", str(metrics["tokens_committed"])),

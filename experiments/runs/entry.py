@@ -1,4 +1,5 @@
-"""The way into a Hydra job that has one config and no sweep: what cannot be used is refused before Hydra makes a folder for it."""
+"""The way into a Hydra job that has one config and no sweep: what cannot be used is refused
+before Hydra makes a folder for it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ CONFIGS = str(PROJECT / "configs")
 def enter(
     name: str, arguments: Sequence[str], check: Callable[[DictConfig], Any], job: Callable[[], Any]
 ) -> int:
-    """The exit code: 2 with one line for input that cannot be used. name: of the config; check: raises BadInput."""
+    """The exit code: 2 with one line for input that cannot be used. name: of the config; check:
+    raises BadInput."""
     if not shows(arguments):
         try:
             with initialize_config_dir(CONFIGS, version_base="1.3"):

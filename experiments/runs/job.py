@@ -35,7 +35,8 @@ class ParityError(RuntimeError):
 
 
 def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
-    """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput, ParityError, or what failed."""
+    """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput,
+    ParityError, or what failed."""
     spec = run_spec(config)
     if spec.study is not None:
         return run_study(spec.study, folder, run_id, console)
@@ -61,11 +62,10 @@ def run_on(
 ) -> dict[str, Any]:
     """See `run_job`. identity: run_id and fingerprint."""
     spec, settings = runtime.spec, runtime.spec.settings
-    runtime.print_error(console)
+    runtime.print_headline(console)
     executor = runtime.executor()
-    engine_for(
-        spec, executor, runtime.requests
-    )  # refuses what cannot be served before anything is decoded
+    # refuses what cannot be served before anything is decoded
+    engine_for(spec, executor, runtime.requests)
     reference = None
     if settings.parity != "off":
         with console.status("plain reference"):
@@ -105,13 +105,15 @@ def run_on(
     show(console, metrics, runtime.decode(first.tokens), first.id, str(folder))
     if spec.profile.windows:
         console.print(
-            f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for ui.perfetto.dev",
+            f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for "
+            "ui.perfetto.dev",
             soft_wrap=True,
         )
     failed = [done for done in finished if done.finish == "error"]
     if failed:
         raise RuntimeError(
-            f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: {failed[0].error}"
+            f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: "
+            f"{failed[0].error}"
         )
     if settings.parity == "exact" and not parity.exact:
         raise ParityError(f"tokens differ from plain decoding: {parity.first_difference}")

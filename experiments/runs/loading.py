@@ -20,7 +20,8 @@ class Loading:
         if now >= self._next:
             self._next = now + PATIENCE_S
             print(
-                f"loading weights: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {now - self._began:.0f} s",
+                f"loading weights: {done / 1e9:.2f} of {total / 1e9:.2f} GB, "
+                f"{now - self._began:.0f} s",
                 file=sys.stderr,
                 flush=True,
             )

@@ -22,20 +22,21 @@ from mtp.execution.bit_equal import bit_equal_row_counts
 from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
 from mtp.executor import Executor
-from mtp.graphs import graphs_for
+from mtp.graphs.backends import graphs_for
 from mtp.layouts.cache import GraphBackend
 from mtp.policies import Policy, RotateGrow, StaticK
 from mtp.request import Request
 
 WARM_TOKENS = 8
+# logits; bf16 has steps of 0.0625 from 8 to 16
 TOLERANCE = {
     torch.float32: 1e-3,
     torch.bfloat16: 0.125,
-}  # logits; bf16 has steps of 0.0625 from 8 to 16
+}
 
 
 class ModelRuntime:
-    """See `Ground`."""
+    """See `Runtime`."""
 
     def __init__(self, spec: RunSpec, config: DictConfig) -> None:
         self.spec = spec
@@ -50,11 +51,13 @@ class ModelRuntime:
             torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads"
         )
 
-    def print_error(self, console: Console) -> None:
-        """The headline, and which row counts are bit-equal here; a bucket outside them cannot promise exact tokens."""
+    def print_headline(self, console: Console) -> None:
+        """The headline, and which row counts are bit-equal here; a bucket outside them cannot
+        promise exact tokens."""
         settings, target = self.spec.settings, self._made.target
         console.print(
-            f"{len(self.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets {settings.buckets.describe()}, "
+            f"{len(self.requests)} requests, {settings.slots} slots, {settings.rows} rows, buckets "
+            f"{settings.buckets.describe()}, "
             f"{str(target.dtype).removeprefix('torch.')} on {self._made.device}"
         )
         if reason := getattr(target, "dtype_reason", ""):
@@ -95,7 +98,8 @@ class ModelRuntime:
         return plain_tokens(self._made, self._target_folder, self._cache)
 
     def gap(self, reference: dict[str, Plain]) -> Gap:
-        """The target's own logits at that place, its text up to there read as a prompt. Takes slot 0: after the run."""
+        """The target's own logits at that place, its text up to there read as a prompt. Takes
+        slot 0: after the run."""
         prompts = {request.id: request.prompt for request in self.requests}
         target = self._made.target
 

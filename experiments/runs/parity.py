@@ -1,4 +1,5 @@
-"""Whether a run's tokens are those of plain decoding, and what may be said of it where they are not."""
+"""Whether a run's tokens are those of plain decoding, and what may be said of it where they are
+not."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class Plain:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a request first differs. plain, run: token ids, None past the end; or how each finished, where all tokens are equal."""
+    """Where a request first differs. plain, run: token ids, None past the end; or how each
+    finished, where all tokens are equal."""
 
     request: str
     index: int
@@ -32,8 +34,9 @@ Gap = Callable[[Difference], float]
 
 @dataclass(frozen=True)
 class Parity:
-    """label: None where nothing was checked. first_difference: of the first request that differs, None when all are equal; differing:
-    requests; plain_differing: the same of plain decoding in a batch, None where it was not run; gap: the largest, in logits."""
+    """label: None where nothing was checked. first_difference: of the first request that
+    differs, None when all are equal; differing: requests; plain_differing: the same of plain
+    decoding in a batch, None where it was not run; gap: the largest, in logits."""
 
     checked: int
     label: Label | None
@@ -62,11 +65,13 @@ def compare(
     gap: Gap | None = None,
     tolerance: float = 0.0,
 ) -> Parity:
-    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against its beginning.
+    """Every request of the reference, tokens and finish. Cancelled and failed ones are held against
+    its beginning.
 
-    plain: plain decoding of the same requests in a batch; gap(difference): by how much the target preferred the plain token to the
-    run's, in logits. Tokens that differ are `numerically equal` where every first difference has a gap within the tolerance, and no
-    more requests differ than do between plain decoding alone and in a batch; else the run is `invalid`.
+    plain: plain decoding of the same requests in a batch; gap(difference): by how much the target
+    preferred the plain token to the run's, in logits. Tokens that differ are `numerically equal`
+    where every first difference has a gap within the tolerance, and no more requests differ than do
+    between plain decoding alone and in a batch; else the run is `invalid`.
     """
     found = differences(reference, finished)
     if not found:

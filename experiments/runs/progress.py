@@ -1,4 +1,5 @@
-"""How a run gets on: one live line, or a plain one every few seconds where the output is no terminal."""
+"""How a run gets on: one live line, or a plain one every few seconds where the output is no
+terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from rich.text import Text
 
 from mtp.engine import Engine
 
+# seconds between updates; on tapes there are thousands of commits a second
 LIVE_S, PLAIN_S = (
     0.1,
     2.0,
-)  # seconds between updates; on tapes there are thousands of commits a second
+)
 
 
 class ProgressLine:
-    """A context: while it is open, the engine's commits are counted. total: most tokens its requests may emit."""
+    """A context: while it is open, the engine's commits are counted. total: most tokens its
+    requests may emit."""
 
     def __init__(self, console: Console, engine: Engine, total: int, label: str) -> None:
         self._console, self._engine, self._total, self._label = console, engine, total, label
@@ -59,8 +62,8 @@ class ProgressLine:
             self._console.print(Text(f"{self._label}: {figures}"), soft_wrap=True)
 
     def figures(self, seconds: float) -> str:
-        """Windows; speed, on the engine's own clock (on tapes a virtual one); acceptance length; time left if every request takes
-        all it may. seconds: since the beginning."""
+        """Windows; speed, on the engine's own clock (on tapes a virtual one); acceptance length;
+        time left if every request takes all it may. seconds: since the beginning."""
         fresh = self._engine.rounds[self._rounds :]
         self._rounds += len(fresh)
         self._accepted += sum(one.accepted for one in fresh)
@@ -71,7 +74,10 @@ class ProgressLine:
             if self._tokens
             else "unknown"
         )
-        return f"{self._engine.windows} windows, {speed:.0f} tokens/s, acceptance length {length}, at most {left} left"
+        return (
+            f"{self._engine.windows} windows, {speed:.0f} tokens/s, acceptance length {length}, at "
+            f"most {left} left"
+        )
 
 
 def hours(seconds: float) -> str:

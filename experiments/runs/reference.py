@@ -1,4 +1,5 @@
-"""The plain reference: every request decoded alone, one row at a time, with the run's own row buckets. Cached by fingerprint."""
+"""The plain reference: every request decoded alone, one row at a time, with the run's own row
+buckets. Cached by fingerprint."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
 
 
 def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Plain]:
-    """What each request gives alone, by request id. Raises RuntimeError when plain decoding itself fails: nothing is kept then."""
+    """What each request gives alone, by request id. Raises RuntimeError when plain decoding
+    itself fails: nothing is kept then."""
     settings = setup.spec.settings
     weights = weights_fingerprint(model_folder)
     tokens: dict[str, Plain] = {}

@@ -11,9 +11,8 @@ import polars as pl
 
 from experiments.io import fingerprint, write_table, write_whole
 from mtp.grants.entry import Grant
-from mtp.metrics import Round
+from mtp.records import Round, Step
 from mtp.request import Finished
-from mtp.steps import Step
 
 
 def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
@@ -36,7 +35,8 @@ def write_rounds(path: Path, rounds: Sequence[Round]) -> None:
 
 
 def write_steps(path: Path, steps: Sequence[Step], began_s: float) -> None:
-    """steps.parquet: one row per step of the engine. Seconds since its start; `path`: how a window ran, null for a prefill."""
+    """steps.parquet: one row per step of the engine. Seconds since its start; `path`: how a
+    window ran, null for a prefill."""
     schema = {
         "kind": pl.String,
         "rows": pl.Int32,

@@ -1,4 +1,5 @@
-"""What a run stands on: a model, or tapes. The job, the engine and every figure are the same on both."""
+"""What a run stands on: a model, or tapes. The job, the engine and every figure are the same on
+both."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Runtime(Protocol):
     device: str
     tolerance: float  # logits: two correct ways to sum may choose differently within it
 
-    def print_error(self, console: Console) -> None:
+    def print_headline(self, console: Console) -> None:
         """What a person should know before the run."""
         ...
 
@@ -63,8 +64,8 @@ def engine_for(
     policy: Policy | None = None,
     layout: Layout | None = None,
 ) -> Engine:
-    """policy: another than the run's own, without grants: the fastest plain decoding has none. Raises BadInput for a request that
-    cannot be served."""
+    """policy: another than the run's own, without grants: the fastest plain decoding has none.
+    Raises BadInput for a request that cannot be served."""
     settings = spec.settings
     engine = Engine(
         executor,

@@ -46,7 +46,8 @@ class Settings:
 
     @classmethod
     def of(cls, config: DictConfig, *, on_tapes: bool) -> Settings:
-        """on_tapes: no kernel has to cope with the window. Raises BadInput: one line that names key, value and what is allowed."""
+        """on_tapes: no kernel has to cope with the window. Raises BadInput: one line that names
+        key, value and what is allowed."""
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
         if missing := [name for name in cls.__annotations__ if name not in values] + [
@@ -112,7 +113,8 @@ class LayoutSettings:
         key = choice("layout.key", values.pop("key", None), ("off", *KEYS))
         if unknown := sorted(values.keys() - {"capacity", "capture_on", "give_up_after"}):
             raise BadInput(
-                f"layout.{unknown[0]} is no key of a layout, expected key, capacity, capture_on or give_up_after"
+                f"layout.{unknown[0]} is no key of a layout, expected key, capacity, capture_on or "
+                "give_up_after"
             )
         numbers = {
             name: integer(f"layout.{name}", value, 1)
@@ -141,7 +143,8 @@ def check_grant(node: DictConfig, settings: Settings) -> None:
     if "budget" not in node:
         if settings.share == "tick":
             raise BadInput(
-                "share is tick, but with grant=off nobody holds a grant: expected grant=rotate or another discipline"
+                "share is tick, but with grant=off nobody holds a grant: expected grant=rotate or "
+                "another discipline"
             )
         return
     for name, least in (("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)):
@@ -165,7 +168,8 @@ def check_device_plan(
         )
     if not isinstance(policy, (RotateGrow, StaticK)):
         raise BadInput(
-            f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow or static_k, or plan=host"
+            f"plan is device, but policy is {type(policy).__name__}: expected policy=rotate_grow "
+            "or static_k, or plan=host"
         )
     if layout.key not in ("rows", "off"):
         raise BadInput(

@@ -78,6 +78,7 @@ def setup(spec: RunSpec, config: DictConfig) -> Setup:
 
 
 def threads_for(checkpoint: Checkpoint) -> int:
-    """torch's own choice, but one for a model whose products are too small to be shared: there threads mostly wait."""
+    """torch's own choice, but one for a model whose products are too small to be shared: there
+    threads mostly wait."""
     parameters = sum(count * out * width for (out, width), count in checkpoint.matrices().items())
     return 1 if parameters < SMALL else DEFAULT_THREADS

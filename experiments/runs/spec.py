@@ -1,4 +1,5 @@
-"""What a config asks for, checked as far as can be without loading anything. Jobs on tapes need no torch at all."""
+"""What a config asks for, checked as far as can be without loading anything. Jobs on tapes need
+no torch at all."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What needs no model: checked for every job before any starts. workload: on tapes, a run needs nothing
-    else, and no device; study: then all but its own settings is left aside."""
+    """What needs no model: checked for every job before any starts. workload: on tapes, a run
+    needs nothing else, and no device; study: then all but its own settings is left aside."""
 
     settings: Settings
     policy: Policy
@@ -58,13 +59,15 @@ def run_spec(config: DictConfig) -> RunSpec:
     )
     if not isinstance(policy, Policy):
         raise BadInput(
-            f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or workload=synthetic or recorded"
+            f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or "
+            "workload=synthetic or recorded"
         )
     if policy.depth > MAX_DEPTH:
         raise BadInput(f"the policy drafts {policy.depth} tokens, expected at most {MAX_DEPTH}")
     if settings.rows < min(policy.sizes):
         raise BadInput(
-            f"rows is {settings.rows}, expected at least the smallest group size ({min(policy.sizes)})"
+            f"rows is {settings.rows}, expected at least the smallest group size "
+            f"({min(policy.sizes)})"
         )
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
@@ -73,7 +76,8 @@ def run_spec(config: DictConfig) -> RunSpec:
         check_device_plan(policy, layout, grants, on_tapes)
     if isinstance(policy, Record) and (on_tapes or not isinstance(grants, Everyone)):
         raise BadInput(
-            "policy=record needs a target, a drafter and grant=off: drafts that are not made cannot be recorded"
+            "policy=record needs a target, a drafter and grant=off: drafts that are not made "
+            "cannot be recorded"
         )
     profile = ProfileSettings.of(config.get("profile"))
     if profile.windows and config.study is not None:
@@ -115,7 +119,8 @@ def study_of(config: DictConfig) -> Study | None:
 
 
 def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) -> Policy:
-    """A policy on tapes; those that plan with what only tapes know (`_partial_: true`) are handed them."""
+    """A policy on tapes; those that plan with what only tapes know (`_partial_: true`) are
+    handed them."""
     made = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     oracle = TapeOracle(made.tapes, probabilities=made.evidence == "synthetic")
     policy = build(
@@ -125,13 +130,15 @@ def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) ->
     )
     if policy.depth > made.depth:
         raise BadInput(
-            f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of these tapes)"
+            f"the policy drafts {policy.depth} tokens, expected at most {made.depth} (the depth of "
+            "these tapes)"
         )
     return policy
 
 
 def brings_tapes(config: DictConfig) -> bool:
-    """Whether the workload says that it needs no model. What is wrong with it is said when it is built."""
+    """Whether the workload says that it needs no model. What is wrong with it is said when it is
+    built."""
     try:
         return bool(getattr(get_object(config.workload._target_), "on_tapes", False))
     except Exception:

@@ -20,7 +20,7 @@ from mtp.tape import text_of
 
 
 class TapeRuntime:
-    """See `Ground`."""
+    """See `Runtime`."""
 
     tolerance = 0.0
 
@@ -33,13 +33,14 @@ class TapeRuntime:
         self.evidence = self._set.evidence
         self.device = "virtual clock"
 
-    def print_error(self, console: Console) -> None:
+    def print_headline(self, console: Console) -> None:
         settings, kind = (
             self.spec.settings,
             "recorded" if self.evidence == "tape" else self.evidence,
         )
         console.print(
-            f"{len(self.requests)} requests on {kind} tapes, {settings.slots} slots, {settings.rows} rows, "
+            f"{len(self.requests)} requests on {kind} tapes, {settings.slots} slots, "
+            f"{settings.rows} rows, "
             f"buckets {settings.buckets.describe()}, virtual time"
         )
 

@@ -1,4 +1,5 @@
-"""`profile.windows=N`: torch's profile of a run's first prefill chunk and of N windows, as one trace file that Perfetto opens."""
+"""`profile.windows=N`: torch's profile of a run's first prefill chunk and of N windows, as one
+trace file that Perfetto opens."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def trace_windows(engine: Engine, profile: ProfileSettings, path: Path) -> int:
 
 
 class TraceRecorder:
-    """A context: on its way out, nothing is recorded any more. Several stretches of time become one trace."""
+    """A context: on its way out, nothing is recorded any more. Several stretches of time become
+    one trace."""
 
     def __init__(self) -> None:
         self._trace: dict[str, Any] = {"traceEvents": []}
@@ -83,9 +85,8 @@ class TraceRecorder:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
-        os.environ.setdefault(
-            "KINETO_LOG_LEVEL", "99"
-        )  # else every start and stop is a line on stderr
+        # else every start and stop is a line on stderr
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         cuda = torch.cuda.is_available()
         profiler = profile(
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]

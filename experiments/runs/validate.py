@@ -26,8 +26,8 @@ from experiments.runs.spec import run_spec
 class Checked:
     """A command line whose every job can be used.
 
-    overrides: as given; base: its config without what is swept, with `hydra`; jobs: each one's overrides and the fingerprint of its
-    config."""
+    overrides: as given; base: its config without what is swept, with `hydra`; jobs: each one's
+    overrides and the fingerprint of its config."""
 
     sweep: bool
     overrides: tuple[str, ...]
@@ -71,8 +71,8 @@ def _known(configs: str, name: str) -> frozenset[str]:
 
 
 class Composer:
-    """Composes the jobs of a sweep. What Hydra does slowly, it does once for each choice of groups; the values that differ are set
-    as Hydra sets them."""
+    """Composes the jobs of a sweep. What Hydra does slowly, it does once for each choice of
+    groups; the values that differ are set as Hydra sets them."""
 
     def __init__(self, name: str, configs: str) -> None:
         self._name, self._configs = name, configs
@@ -129,5 +129,5 @@ def _no_null_groups(overrides: Sequence[str], configs: Path) -> None:
     for override in overrides:
         group, _, value = override.partition("=")
         if value == "null" and (configs / group).is_dir():
-            options = sorted(file.stem for file in (configs / group).glob("*.yaml"))
+            options = sorted(file.stem for file in (configs / group).glob("[!_]*.yaml"))
             raise BadInput(f"{group} is null, expected one of {', '.join(options)}")

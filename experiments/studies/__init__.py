@@ -1,1 +1,2 @@
-"""Studies: many small trials in one process pool, one folder, one verdict. `study=null` is an ordinary run."""
+"""Studies: many small trials in one process pool, one folder, one verdict. `study=null` is an
+ordinary run."""

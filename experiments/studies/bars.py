@@ -8,12 +8,13 @@ from statistics import median
 from typing import Any
 
 from experiments.studies.cell import Cell
-from experiments.studies.statistics import Ratio, Speed, holm, paired_ratio
+from experiments.studies.statistics import Speed, TrialRatio, holm, paired_ratio
 
 FLOOR = 0.005  # most mean loss to the best static k in hindsight
 FLOOR_OFF = 0.01  # the same with useless confidence, or a cost table off by 40%
 OFF = ("useless", "row_dear", "row_cheap")
-GAIN = 0.04  # least over the best static k and over rotate_grow, on work that varies and rows that cost
+# least over the best static k and over rotate_grow, on work that varies and rows that cost
+GAIN = 0.04
 GAIN_REGIMES, GAIN_RATIO = ("mixed", "switch", "bursty"), 0.1
 REGRET_MEDIAN, REGRET_WORST = 0.03, 0.05  # to the oracle of true probabilities
 CAPTURES = 0.005  # most share of the time after warm-up
@@ -21,14 +22,15 @@ CAPTURES = 0.005  # most share of the time after warm-up
 
 @dataclass(frozen=True)
 class Judged:
-    """One cell. best: the fastest static k, in hindsight; floor, gain: ratio to it and to rotate_grow; regret: to oracle_p, None
-    where there is none (recorded tapes) or it knows what the arm cannot (useless confidence); late_capture: share; bound: the
-    oracle's own ratio to the better of both."""
+    """One cell. best: the fastest static k, in hindsight; floor, gain: ratio to it and to
+    rotate_grow; regret: to oracle_p, None where there is none (recorded tapes) or it knows what
+    the arm cannot (useless confidence); late_capture: share; bound: the oracle's own ratio to
+    the better of both."""
 
     cell: Cell
     best: str
-    floor: Ratio
-    gain: Ratio | None
+    floor: TrialRatio
+    gain: TrialRatio | None
     regret: float | None
     to_hindsight: float | None
     late_capture: float
@@ -79,7 +81,7 @@ def judge(cell: Cell, arms: Mapping[str, Any], name: str, *, resamples: int) -> 
     """name: of the arm that is judged."""
     arm, best = arms[name], best_static(arms)
 
-    def against(other: str) -> Ratio | None:
+    def against(other: str) -> TrialRatio | None:
         return (
             paired_ratio(speed_of(arm), speed_of(arms[other]), resamples=resamples)
             if other in arms
@@ -117,7 +119,8 @@ class Bar:
 
 
 def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:
-    """The bars, and the cells whose loss to the best static k stays significant after Holm's correction."""
+    """The bars, and the cells whose loss to the best static k stays significant after Holm's
+    correction."""
     bars = []
     plain = [one for one in judged if one.cell.family not in OFF]
     off = [one for one in judged if one.cell.family in OFF]
@@ -139,7 +142,10 @@ def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:
     if asked:
         worst = min(asked, key=_gained)
         bound = sum(one.bound is not None and one.bound >= 1 + GAIN for one in asked)
-        words = f"{percent(_gained(worst) - 1)} {worst.cell.name}; the oracle itself reaches it in {bound}"
+        words = (
+            f"{percent(_gained(worst) - 1)} {worst.cell.name}; the oracle itself reaches it in "
+            f"{bound}"
+        )
         bars.append(
             Bar(
                 f"gain: at least {GAIN:.0%}",

@@ -1,4 +1,5 @@
-"""The model that is calibrated on the four published two-request cells: nine numbers for four cells. docs/costs.md has the derivation."""
+"""The model that is calibrated on the four published two-request cells: nine numbers for four
+cells. docs/costs.md has the derivation."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ import numpy as np
 from mtp.costs import LinearCost
 from mtp.tape import Tape
 
+# of a draft, given that those before it are right
 CONDITIONAL = {
     "code": (0.90, 0.91, 0.88),
     "prose": (0.69, 0.62, 0.57),
-}  # of a draft, given that those before it are right
+}
 FACTOR = {"code": 1.22, "prose": 1.0}  # what stands for all that was not published
 BASE, ROW = 0.0226, 0.00546  # seconds
 

@@ -1,4 +1,5 @@
-"""One cell of the judgement: a text, a batch and what a window costs. Pure data: it goes to another process."""
+"""One cell of the judgement: a text, a batch and what a window costs. Pure data: it goes to
+another process."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ CONFIDENCE = {  # recorded ones have an AUC of 0.64 to 0.80, and are far too uns
 
 @dataclass(frozen=True)
 class Cell:
-    """regime: of `mtp.tape.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a; stairs: windows are padded to buckets;
-    belief: what the policies take b for, times the true one; confidence: of `CONFIDENCE`; length: times the usual
-    tokens of a request; family: what the cell is there for."""
+    """regime: of `mtp.tape.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a;
+    stairs: windows are padded to buckets; belief: what the policies take b for, times the true
+    one; confidence: of `CONFIDENCE`; length: times the usual tokens of a request; family: what
+    the cell is there for."""
 
     name: str
     family: str

@@ -1,5 +1,5 @@
-"""The synthetic cells: a fraction of all combinations in which every pair of regime and slots has three row prices, and every other
-level meets many of them; then one thing at a time put off."""
+"""The synthetic cells: a fraction of all combinations in which every pair of regime and slots
+has three row prices, and every other level meets many of them; then one thing at a time put off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ OFF: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class SyntheticDesign:
-    """seed: of the first cell's texts; the next one's is one more. The seeds below 1000 are for tuning."""
+    """seed: of the first cell's texts; the next one's is one more. The seeds below 1000 are for
+    tuning."""
 
     seed: int = 1000
 
@@ -46,9 +47,8 @@ def _fraction() -> Iterator[Cell]:
         for s, slots in enumerate(SLOTS):
             for i, step in enumerate((0, 2)):
                 ratio = RATIOS[(2 * r + s + step) % 5]
-                rows = (
-                    16 if slots >= 4 and (r + s + i) % 2 else 8
-                )  # with one or two slots of at most four rows it makes no difference
+                # with one or two slots of at most four rows it makes no difference
+                rows = 16 if slots >= 4 and (r + s + i) % 2 else 8
                 sizes = SIZES[(r // 2 + s + i) % 2]
                 stairs, confidence = (
                     (3 * r + 2 * s + i) % 4 == 0,
@@ -90,6 +90,7 @@ def _long() -> Iterator[Cell]:
 
 def _name(cell: Cell) -> str:
     return (
-        f"{cell.regime}-s{cell.slots}-w{cell.rows}-{''.join(map(str, cell.sizes))}-b{cell.ratio:g}-d{cell.draft:g}"
+        f"{cell.regime}-s{cell.slots}-w{cell.rows}-{''.join(map(str, cell.sizes))}"
+        f"-b{cell.ratio:g}-d{cell.draft:g}"
         f"{'-stairs' if cell.stairs else ''}{'-sharp' if cell.confidence == 'sharp' else ''}"
     )

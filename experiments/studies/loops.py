@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from mtp.metrics import first_repeat
 from mtp.tape import Tape
 
 GRAM = 16
 
 
 def before_loop(tape: Tape, gram: int = GRAM) -> Tape:
-    """The tape up to the last token of the first `gram` tokens that occurred before, left out; itself where none did."""
-    seen: set[tuple[int, ...]] = set()
-    for end in range(gram, len(tape.tokens) + 1):
-        piece = tape.tokens[end - gram : end]
-        if piece in seen:
-            return cut(tape, end - 1)
-        seen.add(piece)
-    return tape
+    """The tape up to the last token of the first `gram` tokens that occurred before, left out;
+    itself where none did."""
+    end = first_repeat(tape.tokens, gram)
+    return tape if end is None else cut(tape, end)
 
 
 def cut(tape: Tape, length: int) -> Tape:

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from mtp.engine import Engine
-from mtp.metrics import Round
+from mtp.records import Round
 
 
 def full_batch(engine: Engine, requests: Sequence[str], slots: int) -> dict[str, Any]:
-    """Until fewer requests than slots are left; the drain after that measures how evenly requests end, not how fast they go.
+    """Until fewer requests than slots are left; the drain after that measures how evenly requests
+    end, not how fast they go.
 
-    `tokens`, `seconds`: by request, virtual time without captures, a window's being shared evenly by the slots in it; `windows`,
-    `rows` (before padding); `late_capture`: share of the captures in the time of the second half."""
+    `tokens`, `seconds`: by request, virtual time without captures, a window's being shared
+    evenly by the slots in it; `windows`, `rows` (before padding); `late_capture`: share of the
+    captures in the time of the second half."""
     steps = [step for step in engine.steps if step.kind == "window"]
     members: dict[int, list[Round]] = defaultdict(list)
     for entry in engine.rounds:

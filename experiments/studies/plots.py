@@ -23,7 +23,8 @@ def save(figure: plt.Figure, path: Path) -> None:
 
 
 def regime_map(judged: Sequence[Judged], path: Path) -> None:
-    """Gain over the best static k against the price of a row; one line a text, its points the mean over the cells there."""
+    """Gain over the best static k against the price of a row; one line a text, its points the
+    mean over the cells there."""
     some = [one for one in judged if one.cell.family in ("design", "tape")]
     kind = "recorded tapes" if some[0].cell.family == "tape" else "synthetic"
     figure, axes = plt.subplots(figsize=(8, 4.5))
@@ -87,7 +88,8 @@ def _text(one: Judged) -> str:
 
 
 def break_even(surface: Mapping[int, Mapping[float, float]], path: Path) -> None:
-    """surface: by slots and acceptance, the alone / batched cost below which time sharing is faster."""
+    """surface: by slots and acceptance, the alone / batched cost below which time sharing is
+    faster."""
     figure, axes = plt.subplots(figsize=(7, 4))
     for slots, ratios in surface.items():
         axes.plot(list(ratios), list(ratios.values()), marker="o", ms=4, label=f"{slots} requests")

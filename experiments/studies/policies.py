@@ -1,9 +1,10 @@
-"""`experiment=policies`: every policy on the same tapes, cell by cell, against bars that were set before."""
+"""`experiment=policies`: every policy on the same tapes, cell by cell, against bars that were
+set before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from experiments.studies.policy_tables import cells_table
 from experiments.studies.study import Found, names_of
 from experiments.studies.study import Trial as Job
 from experiments.studies.trial import Trial, run_trial
+from mtp.fields import Tupled
 from mtp.layouts import KEYS, LayoutKey
 
 NEEDED = ("static_0", "static_1", "static_3")
@@ -29,12 +31,13 @@ class Design(Protocol):
 
 @dataclass(frozen=True)
 class PolicyStudy:
-    """design: which cells; arms: names in configs/policy, `static_K` for static_k with k = K; judged: the one the bars are held
-    against; requests, tokens: of a synthetic cell, see `Trial`; resamples: of the bootstrap; layout: the key whose captures are
-    counted; workers: see `Study`."""
+    """design: which cells; arms: names in configs/policy, `static_K` for static_k with k = K;
+    judged: the one the bars are held against; requests, tokens: of a synthetic cell, see
+    `Trial`; resamples: of the bootstrap; layout: the key whose captures are counted; workers:
+    see `Study`."""
 
     design: Design
-    arms: Sequence[str] = field(default=(*NEEDED, "rotate_grow", "adaptive", "oracle_p"))
+    arms: Tupled[str] = Tupled(*NEEDED, "rotate_grow", "adaptive", "oracle_p")
     judged: str = "adaptive"
     requests: int = 24
     tokens: int = 128
@@ -43,11 +46,11 @@ class PolicyStudy:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", tuple(self.arms))
-        known = {file.stem for file in (PROJECT / "configs" / "policy").glob("*.yaml")}
+        known = {file.stem for file in (PROJECT / "configs" / "policy").glob("[!_]*.yaml")}
         if missing := [arm for arm in (*NEEDED, self.judged) if arm not in self.arms]:
             raise BadInput(
-                f"study.arms lacks {missing[0]}, expected at least {', '.join((*NEEDED, self.judged))}"
+                f"study.arms lacks {missing[0]}, expected at least "
+                f"{', '.join((*NEEDED, self.judged))}"
             )
         for arm in self.arms:
             if not arm.startswith("static_"):

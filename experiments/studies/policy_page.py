@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Any
 
 from experiments.studies.bars import Bar, Judged, best_static, percent, speed
-from experiments.studies.statistics import Ratio
+from experiments.studies.statistics import TrialRatio
 
 
 def page(
@@ -33,7 +33,8 @@ def page(
     lines += [f"| {bar.name} | {bar.reached} of {bar.of} | {bar.worst} |" for bar in bars]
     lines += [
         "",
-        f"Significant loss to the best static k after Holm's correction: {', '.join(losses) or 'none'}.",
+        "Significant loss to the best static k after Holm's correction: "
+        f"{', '.join(losses) or 'none'}.",
         "",
     ]
     lines += ["## Arms", "", *arms_table(arms), "", "## Cells", "", *cells_table(judged)]
@@ -60,14 +61,16 @@ def arms_table(cells: Mapping[str, Mapping[str, Any]]) -> list[str]:
         behind = regrets.get(name)
         bound_text = f"{median(behind):.1%} | {max(behind):.1%}" if behind else " | "
         lines.append(
-            f"| {name} | {len(some)} | {percent(fmean(some))} | {percent(min(some))} | {percent(max(some))} | {bound_text} |"
+            f"| {name} | {len(some)} | {percent(fmean(some))} | {percent(min(some))} | "
+            f"{percent(max(some))} | {bound_text} |"
         )
     return lines
 
 
 def cells_table(judged: Sequence[Judged]) -> list[str]:
     lines = [
-        "| cell | best static | against it (95%) | floor | against rotate_grow (95%) | gain | behind the oracle |",
+        "| cell | best static | against it (95%) | floor | against rotate_grow (95%) | gain | "
+        "behind the oracle |",
         "|---|---|---|---|---|---|---|",
     ]
     for one in judged:
@@ -75,13 +78,14 @@ def cells_table(judged: Sequence[Judged]) -> list[str]:
             one.to_hindsight if one.regret is None and one.cell.family == "tape" else one.regret
         )
         lines.append(
-            f"| {one.cell.name} | {one.best} | {_ratio(one.floor)} | {_yes(one.floor_reached)} | {_ratio(one.gain)} "
+            f"| {one.cell.name} | {one.best} | {_ratio(one.floor)} | {_yes(one.floor_reached)} | "
+            f"{_ratio(one.gain)} "
             f"| {_yes(one.gain_reached)} | {'' if regret is None else f'{regret:.1%}'} |"
         )
     return lines
 
 
-def _ratio(ratio: Ratio | None) -> str:
+def _ratio(ratio: TrialRatio | None) -> str:
     return (
         ""
         if ratio is None

@@ -12,7 +12,8 @@ from experiments.studies.cell import Cell
 
 
 def cells_table(cells: Mapping[str, Cell], found: Mapping[str, Any]) -> pl.DataFrame:
-    """tokens_per_s: virtual; over_best_static, over_rotate_grow: ratios - 1; regret_oracle_p, regret_hindsight: 1 - ratio."""
+    """tokens_per_s: virtual; over_best_static, over_rotate_grow: ratios - 1; regret_oracle_p,
+    regret_hindsight: 1 - ratio."""
     rows = []
     for name, one in found.items():
         cell, arms = cells[name], one["arms"]

@@ -1,4 +1,5 @@
-"""`experiment=published`: the published cells beside the model calibrated on them, and where time sharing would beat window sharing."""
+"""`experiment=published`: the published cells beside the model calibrated on them, and where
+time sharing would beat window sharing."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Published:
-    """acceptances, slots: of the break-even surface; tokens: of a request there, 512 in the cells; requests: of a cell."""
+    """acceptances, slots: of the break-even surface; tokens: of a request there, 512 in the
+    cells; requests: of a cell."""
 
     acceptances: Sequence[float] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
     slots: Sequence[int] = (2, 4, 8)
@@ -119,7 +121,8 @@ class Published:
             break_even(surface, folder / "break_even.svg")
         for name, cell in cells.items():
             console.print(
-                f"{name}: calibrated {cell['calibrated']:.1f} tok/s, published {cell['published']:.1f}"
+                f"{name}: calibrated {cell['calibrated']:.1f} tok/s, published "
+                f"{cell['published']:.1f}"
             )
         console.print(f"tables: {folder / 'published.md'}", soft_wrap=True)
         return {"evidence": "synthetic", "label": "calibrated", "cells_published": cells}
@@ -141,7 +144,8 @@ def run_cell(argument: tuple[str, int]) -> Found:
 
 
 def run_sharing(point: Sharing) -> Found:
-    """ratio: of alone to batched cost at which both ways are as fast: alone windows that cost less make time sharing the faster one."""
+    """ratio: of alone to batched cost at which both ways are as fast: alone windows that cost
+    less make time sharing the faster one."""
     cost = LinearCost(base=BASE, row=ROW, draft=0.0)
     conditional = (point.acceptance,) * 3
     run = partial(

@@ -1,4 +1,5 @@
-"""published.md: side by side, what is not reproduced and what it would need, and the break-even table."""
+"""published.md: side by side, what is not reproduced and what it would need, and the break-even
+table."""
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ def page(
         "",
     ]
     lines += [
-        "| two requests | published tok/s | calibrated: closed form | calibrated: engine on tapes | off |",
+        "| two requests | published tok/s | calibrated: closed form | calibrated: engine on tapes "
+        "| off |",
         "|---|---|---|---|---|",
     ]
     for name, cell in cells.items():
         off = cell["calibrated"] / cell["published"] - 1
         drafts = figures[name].drafts
         lines.append(
-            f"| {figures[name].work}, up to {drafts} draft{'s' * (drafts > 1)} | {cell['published']} | {cell['closed_form']:.1f} "
+            f"| {figures[name].work}, up to {drafts} draft{'s' * (drafts > 1)} | "
+            f"{cell['published']} | {cell['closed_form']:.1f} "
             f"| {cell['calibrated']:.1f} | {100 * off:+.1f}% |"
         )
     lines += [
@@ -45,7 +48,8 @@ def page(
         "",
     ]
     lines += [
-        "Cost of a window alone / batched (same rows) below which time sharing is faster; by slots and conditional acceptance.",
+        "Cost of a window alone / batched (same rows) below which time sharing is faster; by slots "
+        "and conditional acceptance.",
         "",
     ]
     acceptances = list(next(iter(surface.values())))
@@ -82,13 +86,21 @@ def _not_reproduced(figures: Mapping[str, Figure]) -> list[str]:
     tokens = 1 + sum(accumulate(CONDITIONAL["code"], mul))
     alone_ms = 1e3 * cost_of("code").window(4, 1, 0)
     full_ms, full_prose_ms = (1e3 * cost_of(text).window(8, 4, 0) for text in ("code", "prose"))
-    needed = f"{1e3 * tokens / alone.tokens_per_s:.1f} ms a window: alone / batched {implied_alone(figures):.2f}"
-    context = f"{FULL_MS / full_prose_ms:.2f} times prose's window: a price of context, which cells of one context length cannot tell"
+    needed = (
+        f"{1e3 * tokens / alone.tokens_per_s:.1f} ms a window: alone / batched "
+        f"{implied_alone(figures):.2f}"
+    )
+    context = (
+        f"{FULL_MS / full_prose_ms:.2f} times prose's window: a price of context, which cells of "
+        "one context length cannot tell"
+    )
     return [
         "| | published | the calibrated model | what it would need |",
         "|---|---|---|---|",
         f"| one request alone, up to 3 drafts, context not stated | 124 to 135 tok/s "
-        f"| {closed_form('code', 1, 3):.0f} tok/s: {alone_ms:.1f} ms a window of 4 rows | {needed} |",
+        f"| {closed_form('code', 1, 3):.0f} tok/s: {alone_ms:.1f} ms a window of 4 rows | {needed} "
+        "|",
         f"| four requests at 64K, 8 rows | {four.tokens_per_s} tok/s, {FULL_MS} ms a window "
-        f"| {full_ms:.1f} ms a window with code's factor, {full_prose_ms:.1f} with prose's | {context} |",
+        f"| {full_ms:.1f} ms a window with code's factor, {full_prose_ms:.1f} with prose's | "
+        f"{context} |",
     ]

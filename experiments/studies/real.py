@@ -12,7 +12,8 @@ TEXTS = ("code", "prose", "mixed")
 
 @dataclass(frozen=True)
 class RecordedDesign:
-    """drafters, texts: of experiments/assets/tapes; `mixed` is the code and the prose requests together."""
+    """drafters, texts: of experiments/assets/tapes; `mixed` is the code and the prose requests
+    together."""
 
     drafters: tuple[str, ...] = DRAFTERS
     texts: tuple[str, ...] = TEXTS

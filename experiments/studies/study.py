@@ -1,4 +1,5 @@
-"""What a study is, and how it runs: its cells in a process pool, each finished one a file of its own, so that a killed study goes on."""
+"""What a study is, and how it runs: its cells in a process pool, each finished one a file of its
+own, so that a killed study goes on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Study(Protocol):
     def workers(self) -> int | None: ...
 
     def jobs(self) -> Mapping[str, tuple[Trial, Any]]:
-        """By the name of a cell: a function of a module and its argument (both go to another process), which gives JSON values."""
+        """By the name of a cell: a function of a module and its argument (both go to another
+        process), which gives JSON values."""
         ...
 
     def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:
@@ -38,7 +40,8 @@ class Study(Protocol):
 def run_study(study: Study, folder: Path, run_id: str, console: Console) -> Found:
     """Runs what is missing of `folder`/cells and concludes.
 
-    A cell's file counts only while its fingerprint is that of its function and argument: changed settings run again."""
+    A cell's file counts only while its fingerprint is that of its function and argument: changed
+    settings run again."""
     began = perf_counter()
     jobs = study.jobs()
     cells = folder / "cells"

@@ -1,16 +1,20 @@
-"""One cell: every arm on the same tapes, engine and executor in this process. What it gives is small enough for a file."""
+"""One cell: every arm on the same tapes, engine and executor in this process. What it gives is
+small enough for a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from experiments.assets import TAPES
+from experiments.config.fingerprint import without_names
 from experiments.io import PROJECT
 from experiments.studies.cell import CONFIDENCE, Cell
 from experiments.studies.loops import before_loop
@@ -32,7 +36,8 @@ CAPACITY = 32  # layouts, as published
 
 @dataclass(frozen=True)
 class Trial:
-    """requests: of a synthetic cell, at least three a slot; tokens: of each; layout: the key whose captures are counted."""
+    """requests: of a synthetic cell, at least three a slot; tokens: of each; layout: the key
+    whose captures are counted."""
 
     cell: Cell
     arms: tuple[str, ...]
@@ -65,20 +70,18 @@ def tapes_of(cell: Cell, requests: int, tokens: int) -> Mapping[str, Tape]:
     return {
         f"r{n}": Tape.synthetic(cell.regime, length=tokens, seed=(cell.seed, n), **settings)
         for n in range(requests)
-    }  # type: ignore[arg-type]
+    }
 
 
 def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
-    """From configs/policy, with the cell's sizes, buckets and believed cost. None: it cannot be in this cell. `static_K`: static_k
-    with k = K."""
+    """From configs/policy, with the cell's sizes, buckets and believed cost. None: it cannot be
+    in this cell. `static_K`: static_k with k = K."""
     name, _, k = arm.rpartition("_") if arm[-1].isdigit() else (arm, "", "")
     if (k and int(k) + 1 not in cell.sizes) or (arm == "oracle_p" and cell.family == "tape"):
         return None
     config = OmegaConf.create(
         {
-            "policy": OmegaConf.load(
-                PROJECT / "configs" / "policy" / f"{name}{'_k' if k else ''}.yaml"
-            ),
+            "policy": _policy_config(f"{name}{'_k' if k else ''}"),
             "sizes": [1, 2, 4] if arm in PUBLISHED_SIZES else list(cell.sizes),
             "buckets": list(cell.buckets) or "tight",
             "cost": {"_target_": "mtp.costs.LinearCost", **cell.cost(cell.belief)},
@@ -86,12 +89,20 @@ def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
     )
     if k:
         config.policy.k = int(k)
-    made = instantiate(config.policy, _convert_="all")
+    made = instantiate(without_names(config.policy), _convert_="all")
     return (
         made(oracle=TapeOracle(tapes, probabilities=cell.family != "tape"))
         if config.policy.get("_partial_")
         else made
     )
+
+
+@cache
+def _policy_config(name: str) -> Any:
+    """configs/policy/NAME.yaml with its defaults; interpolations stay."""
+    with initialize_config_dir(str(PROJECT / "configs"), version_base="1.3"):
+        config = compose(f"policy/{name}")
+    return OmegaConf.to_container(config.policy)
 
 
 def _run(policy: Policy, cell: Cell, tapes: Mapping[str, Tape], key: LayoutKey) -> dict[str, Any]:

@@ -19,17 +19,18 @@ SHOWN = 4000  # characters of a log that are kept with a failure
 
 
 def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
-    """Runs the job unless it is done; whatever an earlier attempt left goes. Afterwards its folder has a status.json.
+    """Runs the job unless it is done; whatever an earlier attempt left goes. Afterwards its folder
+    has a status.json.
 
-    threads: for products of a job that does not say how many it takes. Two that attempt the same job do it once."""
+    threads: for products of a job that does not say how many it takes. Two that attempt the same
+    job do it once."""
     folder, job = named(sweep, name)
     with folder.lock(job) as held:
         if folder.done(job):
             return
         target = folder.path / job.name
-        (target / "status.json").unlink(
-            missing_ok=True
-        )  # first: what is left when this is cut short has no state
+        # first: what is left when this is cut short has no state
+        (target / "status.json").unlink(missing_ok=True)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         command = [

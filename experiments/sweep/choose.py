@@ -28,7 +28,8 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
     if own and given.exists() and any(given.iterdir()):
         if resume == "new":
             raise BadInput(
-                f"hydra.sweep.dir is {given}, which is not empty, expected a new folder with resume=new"
+                f"hydra.sweep.dir is {given}, which is not empty, expected a new folder with "
+                "resume=new"
             )
         return _again(given, fresh, "hydra.sweep.dir")
     if (
@@ -49,7 +50,8 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
 
 
 def repeated(arguments: Sequence[str]) -> list[str]:
-    """Where resume=DIR comes without saying what: the command that began that sweep, with what is given replaced. Raises BadInput."""
+    """Where resume=DIR comes without saying what: the command that began that sweep, with what
+    is given replaced. Raises BadInput."""
     given = [one for one in arguments if not one.startswith("-")]
     folders = [one.partition("=")[2].strip("'\"") for one in given if key_of(one) == "resume"]
     if (
@@ -75,7 +77,8 @@ def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[st
     last = _read(path, key)
     if [job.name for job in last.jobs] != [job.name for job in fresh.jobs]:
         raise BadInput(
-            f"{key} is {path}, which holds a sweep with other overrides, expected these: {' '.join(last.overrides)}"
+            f"{key} is {path}, which holds a sweep with other overrides, expected these: "
+            f"{' '.join(last.overrides)}"
         )
     if last.cwd != fresh.cwd:
         raise BadInput(
@@ -100,7 +103,8 @@ def _read(path: Path, key: str) -> SweepFolder:
 
 
 def _last(above: Path) -> SweepFolder | None:
-    """Of the sweeps in a folder, the one that was started last; None also where it cannot be read."""
+    """Of the sweeps in a folder, the one that was started last; None also where it cannot be
+    read."""
     last = max(above.glob(f"*/{MANIFEST}"), default=None)  # their names begin with the time
     try:
         return SweepFolder.read(last.parent) if last else None

@@ -18,7 +18,8 @@ State = Literal["waiting", "running", "ok", "failed"]
 
 @dataclass(frozen=True)
 class SweepJob:
-    """name: of its folder, a number and a hash of its overrides, never their text; fingerprint: of its config."""
+    """name: of its folder, a number and a hash of its overrides, never their text; fingerprint:
+    of its config."""
 
     name: str
     overrides: tuple[str, ...]
@@ -34,7 +35,8 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """overrides: of the command; cwd: the launch folder, which relative paths are of; git_commit: when it began."""
+    """overrides: of the command; cwd: the launch folder, which relative paths are of;
+    git_commit: when it began."""
 
     path: Path
     jobs: tuple[SweepJob, ...]
@@ -53,7 +55,8 @@ class SweepFolder:
         return cls(path, jobs, tuple(held["overrides"]), held["cwd"], held["git_commit"])
 
     def claim(self) -> IO[str] | None:
-        """Written, and this process's until what is returned is closed or the process ends; None while another one has it."""
+        """Written, and this process's until what is returned is closed or the process ends; None
+        while another one has it."""
         (self.path / LOCKS).mkdir(parents=True, exist_ok=True)
         held = (self.path / LOCKS / CLAIM).open("w")
         try:
@@ -96,7 +99,8 @@ class SweepFolder:
 
     @contextmanager
     def lock(self, job: SweepJob) -> Iterator[IO[str]]:
-        """One process at a time; also of those that inherit it, until they end, however they end. Waits for it."""
+        """One process at a time; also of those that inherit it, until they end, however they
+        end. Waits for it."""
         with (self.path / LOCKS / job.name).open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield held

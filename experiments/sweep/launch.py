@@ -1,4 +1,5 @@
-"""Where the jobs of a sweep run: in processes of this machine, or wherever a launcher of Hydra's takes them."""
+"""Where the jobs of a sweep run: in processes of this machine, or wherever a launcher of Hydra's
+takes them."""
 
 from __future__ import annotations
 
@@ -70,9 +71,8 @@ def _by_hydra(
         HydraConfig.instance().set_config(config)
         context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
         launcher = Plugins.instance().instantiate_launcher(context, supervise, config)
-        common = [
-            one for one in given if not key_of(one).startswith(("hydra.", "hydra/"))
-        ]  # the others it adds itself
+        # the others it adds itself
+        common = [one for one in given if not key_of(one).startswith(("hydra.", "hydra/"))]
         launcher.launch(
             [[*common, f"hydra.sweep.subdir={job.name}"] for job in todo], initial_job_idx=0
         )

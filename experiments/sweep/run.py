@@ -34,14 +34,16 @@ def run_sweep(checked: Checked, configs: str) -> int:
         except KeyboardInterrupt:
             done = sum(folder.done(job) for job in folder.jobs)
             print(
-                f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes on",
+                f"interrupted: {done} of {len(folder.jobs)} jobs are done; the same command goes "
+                "on",
                 file=sys.stderr,
                 flush=True,
             )
             os._exit(INTERRUPTED)  # at once: jobs in flight end with this process
         except Exception as fault:  # a launcher's own: what became of the jobs is in their folders
             print(
-                f"the launcher failed: {type(fault).__name__}: {' '.join(str(fault).split())[:500]}",
+                f"the launcher failed: {type(fault).__name__}: "
+                f"{' '.join(str(fault).split())[:500]}",
                 file=sys.stderr,
             )
         failures = [line for job in folder.jobs if (line := _failure(folder, job)) is not None]
@@ -76,4 +78,7 @@ def _failure(folder: SweepFolder, job: SweepJob) -> str | None:
         return None
     status = folder.status(job)
     error = "it did not end" if status is None else str(status["error"]).strip().splitlines()[-1]
-    return f"failed: {job.name} ({folder.axes(job)}): {error} (see {folder.path / job.name / 'status.json'})"
+    return (
+        f"failed: {job.name} ({folder.axes(job)}): {error} (see "
+        f"{folder.path / job.name / 'status.json'})"
+    )

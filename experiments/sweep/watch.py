@@ -1,4 +1,5 @@
-"""What a person sees of a sweep: a table of what runs, or a line for each job that ends where the output is no terminal.
+"""What a person sees of a sweep: a table of what runs, or a line for each job that ends where the
+output is no terminal.
 
 It reads the jobs' folders, so it is the same whatever runs them and wherever."""
 
@@ -69,12 +70,14 @@ class Watch:
                 self._ended[job.name] = (state, now - started)
                 counted = f"[{len(self._ended)}/{len(self._todo)}]"
                 text = Text(
-                    f"{counted} {state} {job.name} {self._folder.axes(job)} ({hours(now - started)})"
+                    f"{counted} {state} {job.name} {self._folder.axes(job)} "
+                    f"({hours(now - started)})"
                 )
                 self._console.print(text, soft_wrap=True, style="red" if state == "failed" else "")
 
     def table(self) -> Group:
-        """A bar, the counts, and a row for each job that runs: how long, and the last line of its log."""
+        """A bar, the counts, and a row for each job that runs: how long, and the last line of
+        its log."""
         running = [
             job for job in self._todo if job.name in self._started and job.name not in self._ended
         ]
@@ -83,7 +86,8 @@ class Watch:
         spent = perf_counter() - self._began
         left = f", about {hours(spent / ended * (total - ended))} left" if ended else ""
         head = Text(
-            f"{ended} of {total} jobs, {failed} failed, {len(running)} running, {hours(spent)} so far{left}"
+            f"{ended} of {total} jobs, {failed} failed, {len(running)} running, {hours(spent)} so "
+            f"far{left}"
         )
         rows = Table(box=None, padding=(0, 2, 0, 0))
         rows.add_column("job", style="bold", no_wrap=True, min_width=12)

@@ -1,24 +1,28 @@
-"""A Gemma 4 assistant that can be trained: transformers' own class, run at every anchor of a text at once."""
+"""A Gemma 4 assistant that can be trained.
+
+transformers' own class, run at every anchor of a text at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, one_hot, smooth_l1_loss
 from transformers import Gemma4AssistantConfig, Gemma4AssistantForCausalLM
 
 from experiments.training.gemma_norm import quicken
-from experiments.training.trainable import KV, Drafted, Drafter, Frozen, Read
+from experiments.training.trainable import KV, ChainStep, ChainTarget, TargetRows, TrainableDrafter
 
 HIDDEN = 0.5  # weight of the distance of its rows to the target's
 CLUSTERS = 0.2  # weight of the choice of clusters
 ROUNDS = 20  # of balanced k-means
 
 
-class Assistant(Drafter):
-    """In training mode its logits are those of the whole head, in eval mode those it drafts with."""
+class Assistant(TrainableDrafter):
+    """In training mode it gives the whole head's logits, in eval mode those it drafts with."""
 
     def __init__(self, config: Gemma4AssistantConfig) -> None:
         super().__init__()
@@ -32,9 +36,12 @@ class Assistant(Drafter):
         tensors: Mapping[str, Tensor],
         layer_types: Sequence[str],
     ) -> Assistant:
-        """Each layer from the target's last one of its type, wherever shapes agree; at first a row goes straight through.
+        """A copy of the target's last layer of each type, wherever shapes agree.
 
-        tensors: the target's under transformers' names, its layers `model.layers.I.*`; layer_types: of these.
+        At first a row goes straight through.
+
+        tensors: the target's under transformers' names, its layers `model.layers.I.*`
+        layer_types: of the target's layers
         """
         made = cls(config)
         kinds = config.get_text_config().layer_types
@@ -55,17 +62,23 @@ class Assistant(Drafter):
                         stable=True
                     )
                 )
-                members = made.net.lm_head.weight[ordered.token_ordering].unflatten(
-                    0, (config.num_centroids, -1)
+                members = rearrange(
+                    made.net.lm_head.weight[ordered.token_ordering],
+                    "(cluster member) hidden -> cluster member hidden",
+                    cluster=config.num_centroids,
                 )
                 ordered.centroids.weight.copy_(members.mean(1))
         return made
 
     def chain(
-        self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False
-    ) -> list[Drafted]:
-        """Every step of anchor t stands at position t + 1, its last token's, and reads the target's keys of 0..t: a frozen position
-        and no entries of its own, as in transformers' candidate generator."""
+        self, target: ChainTarget, ids: Tensor, read: TargetRows, depth: int, own: bool = False
+    ) -> list[ChainStep]:
+        """See `TrainableDrafter`. Every step of anchor t stands at position t + 1, its last
+        token's.
+
+        It reads the target's keys of 0..t: a frozen position and no entries of its own, as in
+        transformers' candidate generator.
+        """
         anchors = ids.shape[1] - depth
         kv = {
             kind: (keys[:, :, :anchors], values[:, :, :anchors])
@@ -87,7 +100,7 @@ class Assistant(Drafter):
             out, picks = steps[-1].hidden, steps[-1].picks if own else picks
         return steps
 
-    def _step(self, pair: Tensor, kv: KV, masks: dict[str, Tensor], positions: Tensor) -> Drafted:
+    def _step(self, pair: Tensor, kv: KV, masks: dict[str, Tensor], positions: Tensor) -> ChainStep:
         net = self.net
         row = net.model(
             inputs_embeds=net.pre_projection(pair),
@@ -99,13 +112,13 @@ class Assistant(Drafter):
         ).last_hidden_state
         hidden, logits = net.post_projection(row), net.lm_head(row)
         if net.masked_embedding is None:
-            return Drafted(hidden, logits)
+            return ChainStep(hidden, logits)
         clusters = net.masked_embedding.centroids(row)
         if not self.training:
             chosen = clusters.topk(net.config.centroid_intermediate_top_k).indices
             seen = torch.zeros_like(clusters, dtype=torch.bool).scatter(-1, chosen, True)
             logits = logits.masked_fill(~seen[..., self._clusters()], -torch.inf)
-        return Drafted(hidden, logits, clusters)
+        return ChainStep(hidden, logits, clusters)
 
     def _clusters(self) -> Tensor:
         """[vocabulary] int64: the cluster of each token."""
@@ -114,33 +127,43 @@ class Assistant(Drafter):
         return order.argsort() // (len(order) // self.net.config.num_centroids)
 
     def _masks(self, anchors: int) -> dict[str, Tensor]:
-        """[1, 1, anchors, keys] bool. A sliding layer sees the last window + 1 keys: transformers' mask is inclusive here."""
-        back = torch.arange(anchors)[:, None] - torch.arange(
-            anchors
-        )  # how far a key lies behind the last committed token
+        """By layer type, [1, 1, anchors, keys] bool.
+
+        A sliding layer sees the last window + 1 keys: transformers' mask is inclusive here.
+        """
+        # how far a key lies behind the last committed token
+        back = torch.arange(anchors)[:, None] - torch.arange(anchors)
         seen = back[None, None] >= 0
         return {
             "full_attention": seen,
             "sliding_attention": seen & (back <= self.net.config.get_text_config().sliding_window),
         }
 
-    def beside(self, step: Drafted, hidden: Tensor, wanted: Tensor) -> Tensor:
-        """Smooth L1 to the target's rows in units of their RMS; cross-entropy of the clusters to what the target gives their tokens."""
+    def beside(self, step: ChainStep, hidden: Tensor, wanted: Tensor) -> Tensor:
+        """Smooth L1 to the target's rows in units of their RMS, and cross-entropy of the clusters.
+
+        The clusters' wanted shares are what the target gives their tokens.
+        """
         scale = hidden.float().pow(2).mean().sqrt()
         loss = HIDDEN * smooth_l1_loss(step.hidden.float() / scale, hidden.float() / scale)
         if step.clusters is not None:
             mass = wanted @ one_hot(self._clusters(), step.clusters.shape[-1]).to(wanted.dtype)
-            loss = loss + CLUSTERS * cross_entropy(
-                step.clusters.float().flatten(0, -2), mass.flatten(0, -2)
+            logits, mass = (
+                rearrange(x, "b anchor cluster -> (b anchor) cluster")
+                for x in (step.clusters.float(), mass)
             )
+            loss = loss + CLUSTERS * cross_entropy(logits, mass)
         return loss
 
 
 @torch.no_grad()
 def balanced_clusters(rows: Tensor, clusters: int) -> Tensor:
-    """k-means with clusters of equal size: rows [rows, size] -> cluster of each [rows] int64. rows: a multiple of clusters.
+    """k-means with clusters of equal size: rows [rows, size] -> cluster of each [rows] int64.
 
-    Each round, the pairs of row and centre are taken in the order of their likeness, as long as both are free.
+    rows: a multiple of `clusters`
+
+    Each round, the pairs of row and centre are taken in the order of their likeness, as long as
+    both are free.
     """
     points = rows.float() / rows.float().norm(dim=-1, keepdim=True).clamp(min=1e-6)
     count, size = len(points), len(points) // clusters

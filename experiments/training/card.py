@@ -1,4 +1,7 @@
-"""The model card: `python -m experiments.training.card DIR` measures the folder and writes figures.json and README.md."""
+"""The model card: measures a folder and writes its figures.json and README.md.
+
+`python -m experiments.training.card DIR`
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import torch
 
 from experiments.training.corpus import KINDS, documents, packed
 from experiments.training.stats import NEW, PROMPT, TEXTS, stats
-from experiments.training.trainable import Family, family
+from experiments.training.trainable import TrainableFamily, family
 
 WANTED = {"code": 0.65, "prose": 0.6}  # first-draft acceptance on the target's own novel tokens
 POINTS = 16  # of the loss curve
@@ -55,7 +58,7 @@ def card(found: dict[str, Any], training: dict[str, Any], folder: Path) -> str:
 
 
 def recipe_section(
-    recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: Family
+    recipe: dict[str, Any], tokens: dict[str, int], notes: list[str], kind: TrainableFamily
 ) -> str:
     seen = {phase: f"{count / 1e6:.1f} million tokens" for phase, count in tokens.items()}
     alone = (
@@ -63,15 +66,20 @@ def recipe_section(
     )
     processes = "1 process" if recipe["workers"] == 1 else f"{recipe['workers']} processes"
     phases = [
-        f"1. *target*: next tokens, {seen['target']}, rows of {recipe['length']} tokens, {recipe['prose']:.0%} of them prose; Muon for the "
+        f"1. *target*: next tokens, {seen['target']}, rows of {recipe['length']} tokens, "
+        f"{recipe['prose']:.0%} of them prose; Muon for the "
         f"matrices, AdamW for the rest, rate {recipe['rate']:g};",
-        f"2. *loops*: {seen['loops']} more, each step also with unlikelihood of the repeated 4-grams of its own greedy text;",
-        f"3. *head*: {seen['head']}, the target frozen; three chained steps as in use{alone}, cross-entropy to the target's "
+        f"2. *loops*: {seen['loops']} more, each step also with unlikelihood of the repeated "
+        "4-grams of its own greedy text;",
+        f"3. *head*: {seen['head']}, the target frozen; three chained steps as in use{alone}, "
+        "cross-entropy to the target's "
         f"distributions{kind.beside}; half of the rows are the target's own continuations.",
     ]
     begin = (
-        f"`python -m experiments.train model={kind.name} minutes={recipe['minutes']:g}`, seed {recipe['seed']}, {processes} of one thread, "
-        "on two cores that had other work to do as well: left alone they see more tokens in these minutes. Three phases against one clock:"
+        f"`python -m experiments.train model={kind.name} minutes={recipe['minutes']:g}`, seed "
+        f"{recipe['seed']}, {processes} of one thread, "
+        "on two cores that had other work to do as well: left alone they see more tokens in these "
+        "minutes. Three phases against one clock:"
     )
     lines = ["## Recipe", "", wrapped(begin), *(wrapped(phase, "   ") for phase in phases)]
     return "\n".join([*lines, *(f"\n{wrapped(note)}" for note in notes)])
@@ -81,7 +89,8 @@ def data_section() -> str:
     lines = [
         "## Data and licences",
         "",
-        "Pinned in `experiments/assets/corpus/`, split by file. Millions of characters, trained on / held out:",
+        "Pinned in `experiments/assets/corpus/`, split by file. Millions of characters, trained on "
+        "/ held out:",
         "",
     ]
     lines += ["| kind | licence | trained on | held out |", "|---|---|---|---|"]
@@ -140,12 +149,14 @@ def curve_section(history: list[list[Any]]) -> str:
     )
 
 
-def stats_section(found: dict[str, Any], kind: Family) -> str:
+def stats_section(found: dict[str, Any], kind: TrainableFamily) -> str:
     lines = [
         "## Figures",
         "",
-        f"{TEXTS} held-out texts of each kind. Acceptance by position is conditional on the drafts before. *Own text*: {NEW} greedy tokens",
-        f"after {PROMPT} held-out ones. *Novel*: tokens whose 4-gram is not yet in their text, the honest figure.",
+        f"{TEXTS} held-out texts of each kind. Acceptance by position is conditional on the drafts "
+        f"before. *Own text*: {NEW} greedy tokens",
+        f"after {PROMPT} held-out ones. *Novel*: tokens whose 4-gram is not yet in their text, the "
+        "honest figure.",
         "",
         "| | " + " | ".join(found) + " |",
         "|---|" + "---|" * len(found),
@@ -181,7 +192,10 @@ def stats_section(found: dict[str, Any], kind: Family) -> str:
         [f"{one['heads'][best]['own_novel_share']:.2f}" for one in found.values()],
     )
     looped = ", ".join(f"{one['repetition']:.0%} of its {text}" for text, one in found.items())
-    loops = f"Greedy text still loops: {looped} comes after a repeated 16-gram. Against it there are the small vocabulary, few passes"
+    loops = (
+        f"Greedy text still loops: {looped} comes after a repeated 16-gram. "
+        "Against it there are the small vocabulary, few passes"
+    )
     lines += [
         "",
         wrapped(f"{loops} over the text, and phase 2."),

@@ -1,4 +1,4 @@
-"""Attention as a chaining drafter has it: committed entries, causally, and its own provisional ones."""
+"""Attention in a chain of drafts: over committed entries and the chain's own provisional ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from torch import Tensor
 def attend_chained(
     q: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float
 ) -> Tensor:
-    """q: [batch, heads, anchors, size] of one step of a chain, at every anchor of a text at once. keys, values: of the steps so far,
-    each of that shape. Anchor t sees the first step's entries 0..t, which in use are committed, and of later steps its own."""
+    """One step of a chain, at every anchor of a text at once: [batch, heads, anchors, size].
+
+    Anchor t sees the first step's entries 0..t, which in use are committed, and of later steps its
+    own.
+
+    q: [batch, heads, anchors, size], of this step
+    keys, values: of the steps so far, each of that shape
+    """
     anchors = q.shape[2]
     causal = torch.ones(anchors, anchors, dtype=torch.bool).tril()
-    scores = [
-        (q @ keys[0].transpose(2, 3)).masked_fill(~causal, float("-inf"))
-    ]  # [batch, heads, anchors, anchors]
+    scores = [(q @ keys[0].mT).masked_fill(~causal, float("-inf"))]  # [.., anchors, anchors]
     scores += [(q * one).sum(-1, keepdim=True) for one in keys[1:]]
     weights = (torch.cat(scores, -1).float() * scale).softmax(-1).to(q.dtype)
     mixed = weights[..., :anchors] @ values[0]

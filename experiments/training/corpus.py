@@ -1,4 +1,4 @@
-"""The pinned text: documents by kind, split by file into what is trained on and what is held out."""
+"""The pinned text: documents by kind, split by file into trained-on and held-out ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from experiments.assets import CORPUS
 from experiments.training.tokenizer import END
 
 KINDS = ("code", "prose")
+# one source in so many is held out; of the others one in 20
 HELD_OUT = {
     "language-reference": 3,
     "chatterbot": 3,
-}  # one source in so many is held out; of the others one in 20
+}
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ class Corpus:
 
 
 class Windows:
-    """Endless batches [batch, length] from several streams in fixed shares, each stream walked in a shuffled order of its
-    whole windows: no window comes twice before all came once. Its place is `seen`, so a resumed run goes on where it was."""
+    """Endless batches [batch, length] from several streams in fixed shares.
+
+    Each stream is walked in a shuffled order of its whole windows: no window comes twice before all
+    came once. Its place is `seen`, so a resumed run continues where it was.
+    """
 
     def __init__(
         self, streams: dict[str, Tensor], shares: dict[str, float], length: int, seed: int
@@ -99,16 +103,14 @@ class Windows:
     def _next(self, kind: str) -> Tensor:
         stream, length = self.streams[kind], self.length
         rows = stream.ndim == 2  # texts of just this length
-        whole = (
-            len(stream) if rows else (len(stream) - length) // length
-        )  # a window less, to leave room for the epoch's offset
+        # a window less, to leave room for the epoch's offset
+        whole = len(stream) if rows else (len(stream) - length) // length
         epoch, place = divmod(self.seen[kind], whole)
         self.seen[kind] += 1
         if self._order.get(kind, (-1, None))[0] != epoch:
             random = Generator().manual_seed(self.seed * 1_000_003 + epoch)
-            offset = (
-                0 if rows else int(torch.randint(length, (1,), generator=random))
-            )  # windows are cut elsewhere in every epoch
+            # windows are cut elsewhere in every epoch
+            offset = 0 if rows else int(torch.randint(length, (1,), generator=random))
             self._order[kind] = epoch, torch.randperm(whole, generator=random) * length + offset
         start = int(self._order[kind][1][place])
         return stream[start // length] if rows else stream[start : start + length]

@@ -1,13 +1,19 @@
 """The gated delta rule by chunks, differentiable.
 
-Per head, state S [key, value], token t: S = exp(g_t) S + k_t (beta_t (v_t - exp(g_t) S^T k_t))^T, o_t = S^T q_t.
-Inside a chunk the rule is a unit lower triangular system; its inverse is a product of matrix powers, which costs
-log2(chunk) batched products and differentiates faster on a CPU than a triangular solve does.
+Per head, state S [key, value], token t:
+
+    S = exp(g_t) S + k_t (beta_t (v_t - exp(g_t) S^T k_t))^T
+    o_t = S^T q_t
+
+Inside a chunk the rule is a unit lower triangular system; its inverse is a product
+of matrix powers, which costs log2(chunk) batched products and differentiates faster on a CPU than a
+triangular solve does.
 """
 
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -19,7 +25,10 @@ def unit(x: Tensor) -> Tensor:
 
 
 def inverse_unit_lower(below: Tensor) -> Tensor:
-    """(1 + below)^-1 for strictly lower triangular matrices [..., n, n]: the product of 1 + (-below)^(2^i)."""
+    """(1 + below)^-1, the product of 1 + (-below)^(2^i).
+
+    below: [.., n, n], strictly lower triangular
+    """
     power = -below
     result = power + torch.eye(below.shape[-1], dtype=below.dtype)
     width = 2
@@ -33,8 +42,15 @@ def inverse_unit_lower(below: Tensor) -> Tensor:
 def gated_delta(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """q, k: [batch, heads, tokens, key], v: [.., value], decay (log, <= 0) and beta: [batch, heads, tokens], all fp32;
-    state: [batch, heads, key, value] or None. Returns [batch, heads, tokens, value] and the state after the last token."""
+    """The rule over a text, and the state after its last token. All tensors are fp32.
+
+    q, k: [batch, heads, tokens, key]
+    v: [batch, heads, tokens, value]
+    decay, beta: [batch, heads, tokens]; decay: its log, <= 0
+    state: [batch, heads, key, value] before the text, None: zero
+
+    Gives [batch, heads, tokens, value] and [batch, heads, key, value].
+    """
     with torch.autocast("cpu", enabled=False):
         q, k = unit(q) * q.shape[-1] ** -0.5, unit(k)
         if state is None:
@@ -50,7 +66,7 @@ def _one(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
     state = state * decay.exp()[..., None]
-    state = state + k.transpose(2, 3) @ (beta[..., None] * (v - k @ state))
+    state = state + k.mT @ (beta[..., None] * (v - k @ state))
     return q @ state, state
 
 
@@ -63,20 +79,20 @@ def _chunks(
         q, k, v = (pad(x, (0, 0, 0, fill)) for x in (q, k, v))
         decay, beta = pad(decay, (0, fill)), pad(beta, (0, fill))
     q, k, v, decay, beta = (
-        x.unflatten(2, (-1, CHUNK)) for x in (q, k, v, decay, beta)
-    )  # [batch, heads, chunks, CHUNK, ..]
+        rearrange(x, "b head (chunk t) ... -> b head chunk t ...", t=CHUNK)
+        for x in (q, k, v, decay, beta)
+    )
     total = decay.cumsum(-1)
     causal = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril()
-    between = (
-        (total[..., :, None] - total[..., None, :]).masked_fill(~causal, float("-inf")).exp()
-    )  # decay from column to row
-    keys = k.transpose(-1, -2)
+    # decay from column to row
+    between = (total[..., :, None] - total[..., None, :]).masked_fill(~causal, float("-inf")).exp()
+    keys = k.mT
     solve = inverse_unit_lower(((k * beta[..., None]) @ keys * between).tril(-1))
     fresh = solve @ (v * beta[..., None])
     reads = solve @ (k * (beta * total.exp())[..., None])
     inner = q @ keys * between
     q = q * total.exp()[..., None]
-    writes = (k * (total[..., -1:] - total).exp()[..., None]).transpose(-1, -2)
+    writes = (k * (total[..., -1:] - total).exp()[..., None]).mT
     whole = total[..., -1].exp()[..., None, None]
     outs = []
     # unbind, not indexing: its gradient is one stack and no zero-filled copies
@@ -86,4 +102,5 @@ def _chunks(
         value = new - read @ state
         outs.append(query @ state + mix @ value)
         state = state * keep + write @ value
-    return torch.stack(outs, 2).flatten(2, 3)[:, :, :tokens], state
+    out = rearrange(torch.stack(outs, 2), "b head chunk t value -> b head (chunk t) value")
+    return out[:, :, :tokens], state

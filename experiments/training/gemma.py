@@ -11,7 +11,7 @@ from transformers import DynamicCache, Gemma4AssistantConfig, Gemma4ForCausalLM,
 
 from experiments.config.checks import BadInput
 from experiments.training.gemma_norm import quicken
-from experiments.training.trainable import Read, Target
+from experiments.training.trainable import TargetRows, TrainableTarget
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class GemmaShape:
     vocab: int = 2048
     hidden: int = 192
     layers: int = 6
-    interval: int = 3  # every so-manieth layer is full attention
+    interval: int = 3  # every interval-th layer is full attention
     shared: int = 3  # last layers that read an earlier layer's keys and values
     intermediate: int = 448
     heads: int = 3
@@ -42,24 +42,29 @@ class GemmaShape:
         """Raises BadInput."""
         if self.layers % self.interval:
             raise BadInput(
-                f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})"
+                f"shape.layers is {self.layers}, "
+                f"expected a multiple of shape.interval ({self.interval})"
             )
         if self.shared > self.layers - self.interval:
             most = self.layers - self.interval
             raise BadInput(
-                f"shape.shared is {self.shared}, expected at most shape.layers - shape.interval ({most})"
+                f"shape.shared is {self.shared}, "
+                f"expected at most shape.layers - shape.interval ({most})"
             )
         if self.heads % self.kv_heads:
             raise BadInput(
-                f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})"
+                f"shape.kv_heads is {self.kv_heads}, "
+                f"expected a divisor of shape.heads ({self.heads})"
             )
         if self.clusters and self.vocab % self.clusters:
             raise BadInput(
-                f"shape.clusters is {self.clusters}, expected a divisor of shape.vocab ({self.vocab})"
+                f"shape.clusters is {self.clusters}, "
+                f"expected a divisor of shape.vocab ({self.vocab})"
             )
         if self.clusters and self.top_clusters > self.clusters:
             raise BadInput(
-                f"shape.top_clusters is {self.top_clusters}, expected at most shape.clusters ({self.clusters})"
+                f"shape.top_clusters is {self.top_clusters}, "
+                f"expected at most shape.clusters ({self.clusters})"
             )
 
     def _config(self, hidden: int, layers: int, interval: int, **others: Any) -> Gemma4TextConfig:
@@ -115,7 +120,7 @@ class GemmaShape:
         )
 
 
-class Gemma(Target):
+class GemmaModel(TrainableTarget):
     def __init__(self, shape: GemmaShape) -> None:
         super().__init__()
         self.shape = shape
@@ -131,9 +136,9 @@ class Gemma(Target):
         ).last_hidden_state
         return out
 
-    def read(self, ids: Tensor) -> Read:
+    def read(self, ids: Tensor) -> TargetRows:
         out = self.net.model(ids, use_cache=False, return_shared_kv_states=True)
-        return Read(out.last_hidden_state, dict(out.shared_kv_states))
+        return TargetRows(out.last_hidden_state, dict(out.shared_kv_states))
 
     def logits(self, hidden: Tensor) -> Tensor:
         cap = self.shape.softcap

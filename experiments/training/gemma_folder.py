@@ -1,4 +1,4 @@
-"""The Gemma 4 family of the trainer: the Hugging Face folders of target and assistant, written and read back."""
+"""The Gemma 4 family of the trainer: the folders of target and assistant, written and read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from experiments.training.assistant import Assistant
-from experiments.training.gemma import Gemma, GemmaShape
+from experiments.training.gemma import GemmaModel, GemmaShape
 from experiments.training.tokenizer import write_tokenizer
-from experiments.training.trainable import Family
+from experiments.training.trainable import TrainableFamily
 
 ASSISTANT = "assistant"  # its folder below the target's
 
 
-def start_assistant(target: Gemma) -> Assistant:
+def start_assistant(target: GemmaModel) -> Assistant:
     return Assistant.start(
         target.shape.assistant_config(),
         target.net.state_dict(),
@@ -29,12 +29,17 @@ def start_assistant(target: Gemma) -> Assistant:
 
 
 def published(config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """A text config as published checkpoints write it: what full layers have of their own is a key for all of them."""
+    """A text config as published checkpoints write it.
+
+    What full layers have of their own is one key for all of them. Raises ValueError, one line,
+    where they differ from each other.
+    """
     values = _settings(config) | {"dtype": str(dtype).removeprefix("torch.")}
     own = {tuple(sorted(one.items())) for one in values.pop("per_layer_config").values()} or {()}
     if len(own) > 1:
         raise ValueError(
-            f"full layers differ from each other: {sorted(own)}, expected the same heads in all of them"
+            f"full layers differ from each other: {sorted(own)}, expected the same heads in all of "
+            "them"
         )
     full = dict(*own)
     if "num_key_value_heads" in full:
@@ -77,7 +82,7 @@ def write_assistant(
 
 
 def write_folder(
-    target: Gemma,
+    target: GemmaModel,
     assistant: Assistant,
     tokenizer: Tokenizer,
     folder: Path,
@@ -125,13 +130,13 @@ def shape_of(config: dict[str, Any], assistant: dict[str, Any]) -> GemmaShape:
 
 def read_folder(
     folder: Path, drafter: str = f"{ASSISTANT}/model.safetensors"
-) -> tuple[Gemma, Assistant, Tokenizer]:
-    """In fp32."""
+) -> tuple[GemmaModel, Assistant, Tokenizer]:
+    """Target and assistant in fp32, and the tokenizer. drafter: the assistant's file."""
     configs = (
         json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
         for file in (folder / "config.json", folder / drafter)
     )
-    target = Gemma(shape_of(*configs))
+    target = GemmaModel(shape_of(*configs))
     assistant = Assistant(target.shape.assistant_config())
     for net, file in (
         (target.net, folder / "model.safetensors"),
@@ -155,14 +160,21 @@ def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
         else "not ordered"
     )
     return [
-        f"A Gemma 4-style text model ({shape['layers']} layers: {shape['interval'] - 1} that see {shape['window']} tokens, then one of "
-        f"full attention, and again; the last {shape['shared']} read earlier layers' keys and values; hidden {shape['hidden']}, vocabulary "
-        f"{shape['vocab']}, per-layer embeddings of {shape['per_layer']}, logits capped at {shape['softcap']:g}) with its assistant in "
-        f"`assistant/` ({shape['assistant_layers']} layers, hidden {shape['assistant_hidden']}, head {ordered}), small enough to live in a "
-        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and assistant. It exists so that speculative decoding "
-        "with an assistant that has no keys and values of its own can be tested and measured on a CPU on text that is not random. It knows "
+        f"A Gemma 4-style text model ({shape['layers']} layers: {shape['interval'] - 1} that see "
+        f"{shape['window']} tokens, then one of "
+        f"full attention, and again; the last {shape['shared']} read earlier layers' keys and "
+        f"values; hidden {shape['hidden']}, vocabulary "
+        f"{shape['vocab']}, per-layer embeddings of {shape['per_layer']}, logits capped at "
+        f"{shape['softcap']:g}) with its assistant in "
+        f"`assistant/` ({shape['assistant_layers']} layers, hidden {shape['assistant_hidden']}, "
+        f"head {ordered}), small enough to live in a "
+        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and "
+        "assistant. It exists so that speculative decoding "
+        "with an assistant that has no keys and values of its own can be tested and measured on a "
+        "CPU on text that is not random. It knows "
         "nothing; do not ask it anything.",
-        "transformers loads both: `Gemma4ForCausalLM` and, from `assistant/`, `Gemma4AssistantForCausalLM`.",
+        "transformers loads both: `Gemma4ForCausalLM` and, from `assistant/`, "
+        "`Gemma4AssistantForCausalLM`.",
     ]
 
 
@@ -171,19 +183,21 @@ def _write_json(file: Path, values: dict[str, Any]) -> None:
 
 
 # measured once on the shipped weights, apart from the figures
-CLUSTERS = """What the ordered head gives up, measured on 32 texts of each kind with the same weights:
+CLUSTERS = """\
+What the ordered head gives up, measured on 32 texts of each kind with the same weights:
 
-| clusters looked at, of 64 | first draft, novel tokens, code / prose | tokens per round, code / prose |
+| clusters looked at, of 64 | first draft, novel tokens, code / prose \
+| tokens per round, code / prose |
 |---|---|---|
 | 4 | 0.72 / 0.76 | 2.73 / 3.01 |
 | 8 (as shipped) | 0.74 / 0.77 | 2.80 / 3.07 |
 | 64 | 0.75 / 0.77 | 2.82 / 3.08 |
 """
 
-FAMILY = Family(
+FAMILY = TrainableFamily(
     name="tiny_gemma",
     shape=GemmaShape,
-    target=Gemma,
+    target=GemmaModel,
     drafter=start_assistant,
     write=write_folder,
     read=read_folder,

@@ -7,7 +7,7 @@ from torch.nn.functional import rms_norm
 from transformers.models.gemma4.modeling_gemma4 import Gemma4RMSNorm
 
 
-class Norm(nn.Module):
+class QuickNorm(nn.Module):
     """Under transformers' parameter name."""
 
     def __init__(self, theirs: Gemma4RMSNorm) -> None:
@@ -22,6 +22,6 @@ def quicken(module: nn.Module) -> None:
     """Puts them in place of transformers' own."""
     for name, child in module.named_children():
         if isinstance(child, Gemma4RMSNorm):
-            setattr(module, name, Norm(child))
+            setattr(module, name, QuickNorm(child))
         else:
             quicken(child)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.training.trainable import Target
+from experiments.training.trainable import TrainableTarget
 
 
 @torch.no_grad()
-def continue_greedy(model: Target, prompts: Tensor, new: int) -> Tensor:
-    """prompts: [batch, tokens] -> [batch, tokens + new]. The end token is a token like others here: a new document follows it."""
+def continue_greedy(model: TrainableTarget, prompts: Tensor, new: int) -> Tensor:
+    """prompts: [batch, tokens] int64 -> [batch, tokens + new].
+
+    The end token is a token like others here: a new document follows it.
+    """
     state = model.state()
     ids = step = prompts
     for _ in range(new):

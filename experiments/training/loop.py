@@ -19,12 +19,11 @@ from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
 from experiments.training.recipe import PHASES, Recipe
 from experiments.training.team import Team
-from experiments.training.trainable import Drafter, Target, family
+from experiments.training.trainable import TrainableDrafter, TrainableTarget, family
 
 CHECKPOINT = "checkpoint.pt"
-LOOP_ROWS = (
-    16  # of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
-)
+# rows of an unlikelihood step; an eighth of a row's length is its prompt, half a length is new
+LOOP_ROWS = 16
 LOOP_RATE = 0.3  # of the target's rate
 OWN_ROWS, OWN_PROMPT = 64, 32  # of a batch of continuations
 OWN_SHARE = 0.2  # most of the head's time that they may take
@@ -32,19 +31,20 @@ OWN_SHARE = 0.2  # most of the head's time that they may take
 
 @dataclass
 class TrainingPosition:
-    """How far a training is. spent_s: in this phase. history: phase, step, minutes in all, loss averaged over the last steps."""
+    """How far a training is."""
 
     phase: int = 0
     step: int = 0
-    spent_s: float = 0.0
+    spent_s: float = 0.0  # in this phase
     before_s: float = 0.0  # of the phases that are done
     loss: float = float("nan")
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    # phase, step, minutes in all, loss averaged over the last steps
     history: list[tuple[str, int, float, float]] = field(default_factory=list)
 
 
 class Training:
-    """One process of the team. The same recipe and text give the same weights where `steps` is set."""
+    """One process of the team. With `steps`, the same recipe and text give the same weights."""
 
     def __init__(
         self,
@@ -55,18 +55,12 @@ class Training:
         team: Team,
         progress: Progress,
     ) -> None:
-        self.recipe, self.corpus, self.tokenizer, self.out, self.team, self.progress = (
-            recipe,
-            corpus,
-            tokenizer,
-            out,
-            team,
-            progress,
-        )
+        self.recipe, self.corpus, self.tokenizer = recipe, corpus, tokenizer
+        self.out, self.team, self.progress = out, team, progress
         torch.manual_seed(recipe.seed)
         self.family = family(recipe.family)
-        self.model: Target = self.family.target(recipe.shape)
-        self.head: Drafter = self.family.drafter(self.model)
+        self.model: TrainableTarget = self.family.target(recipe.shape)
+        self.head: TrainableDrafter = self.family.drafter(self.model)
         self.shares = {"code": 1 - recipe.prose, "prose": recipe.prose}
         self.place, self.own = TrainingPosition(), torch.zeros(0, dtype=torch.long)
         self.windows = Windows(corpus.train, self.shares, recipe.length + 1, recipe.seed)
@@ -74,7 +68,7 @@ class Training:
         self.saved = self.ticked = time.monotonic()
 
     def run(self) -> None:
-        """From where the folder's checkpoint is to the finished folder; the checkpoint goes last."""
+        """From the folder's checkpoint to the finished folder."""
         self._restore()
         phases: list[Callable[[], None]] = [self._target, self._loops, self._head]
         while self.place.phase < len(phases):
@@ -131,7 +125,9 @@ class Training:
             self.optimizer = Optimizer(self.model, self.recipe.rate * scale, self.recipe.decay)
 
     def _continue(self) -> None:
-        """The target's own greedy text, from prompts of the training text; every process makes its part."""
+        """The target's own greedy text, from prompts of the training text; each process does a
+        part.
+        """
         recipe, prompts = (
             self.recipe,
             Windows(self.corpus.train, self.shares, OWN_PROMPT, self.recipe.seed + 2),

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from experiments.training.generate import continue_greedy
-from experiments.training.trainable import Drafter, Frozen, Read, Target
+from experiments.training.trainable import (
+    ChainTarget,
+    TargetRows,
+    TrainableDrafter,
+    TrainableTarget,
+)
 
 DEPTH = 3  # chained steps the head is trained on
 FADE = 0.8  # weight of each step relative to the one before
 
 
-def next_token(model: Target, ids: Tensor) -> Tensor:
-    """Mean cross-entropy in nats. ids: [batch, tokens + 1]."""
+def next_token(model: TrainableTarget, ids: Tensor) -> Tensor:
+    """Mean cross-entropy in nats, a scalar. ids: [batch, tokens + 1]."""
     logits = model.logits(model(ids[:, :-1])).float()
-    return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    return cross_entropy(
+        rearrange(logits, "b t vocab -> (b t) vocab"), rearrange(ids[:, 1:], "b t -> (b t)")
+    )
 
 
 def repeats(ids: Tensor, size: int = 4) -> Tensor:
@@ -31,8 +39,11 @@ def repeats(ids: Tensor, size: int = 4) -> Tensor:
     return marks
 
 
-def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
-    """-log(1 - p) of the target's own greedy tokens that complete a 4-gram it has already written (Welleck et al., 2019)."""
+def unlikelihood(model: TrainableTarget, prompts: Tensor, new: int) -> Tensor:
+    """-log(1 - p) of the target's own greedy tokens that complete a 4-gram it has already written.
+
+    After Welleck et al., 2019. prompts: [batch, tokens]; new: tokens written after each.
+    """
     ids = continue_greedy(model, prompts, new)
     marks = repeats(ids)[:, prompts.shape[1] :]
     hidden = model(ids[:, :-1])[:, prompts.shape[1] - 1 :]
@@ -43,7 +54,9 @@ def unlikelihood(model: Target, prompts: Tensor, new: int) -> Tensor:
     return (lost * marks).sum() / marks.numel()
 
 
-def distance(model: Target, drafter: Drafter, ids: Tensor, depth: int = DEPTH) -> Tensor:
+def distance(
+    model: TrainableTarget, drafter: TrainableDrafter, ids: Tensor, depth: int = DEPTH
+) -> Tensor:
     """`chained` with the target's rows of a text. ids: [batch, tokens]."""
     with torch.no_grad():
         read = model.read(ids)
@@ -51,10 +64,20 @@ def distance(model: Target, drafter: Drafter, ids: Tensor, depth: int = DEPTH) -
 
 
 def chained(
-    target: Frozen, drafter: Drafter, ids: Tensor, read: Read, depth: int = DEPTH
+    target: ChainTarget,
+    drafter: TrainableDrafter,
+    ids: Tensor,
+    read: TargetRows,
+    depth: int = DEPTH,
 ) -> Tensor:
-    """Cross-entropy of the chained drafts to the target's distributions and what the drafter asks beside it, mean over steps with
-    fading weights. ids: [batch, tokens]; read: of these tokens."""
+    """Cross-entropy of the chained drafts to the target's distributions, and the drafter's own
+    losses.
+
+    A scalar: the mean over steps with fading weights.
+
+    ids: [batch, tokens]
+    read: the target's rows of these tokens
+    """
     with torch.no_grad():
         chances = target.logits(read.hidden).float().softmax(-1)
     total = torch.zeros(())

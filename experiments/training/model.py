@@ -1,4 +1,7 @@
-"""A trainable Qwen 3.5 text model under transformers' own parameter names: same arithmetic, a faster gated-delta rule."""
+"""A trainable Qwen 3.5 text model under transformers' own parameter names.
+
+The same arithmetic, with a faster gated-delta rule.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.functional import (
     embedding,
@@ -19,19 +23,19 @@ from torch.nn.functional import (
 
 from experiments.config.checks import BadInput
 from experiments.training.delta import gated_delta
-from experiments.training.trainable import Read, Target
+from experiments.training.trainable import TargetRows, TrainableTarget
 
 EPS = 1e-6
 
 
 @dataclass(frozen=True)
 class QwenShape:
-    """Sizes of the model. layers: a multiple of `interval`; every interval-th is full attention."""
+    """Sizes of the model."""
 
     vocab: int = 2048
     hidden: int = 256
-    layers: int = 8
-    interval: int = 4
+    layers: int = 8  # a multiple of `interval`
+    interval: int = 4  # every interval-th layer is full attention
     intermediate: int = 704
     heads: int = 4
     kv_heads: int = 2
@@ -48,11 +52,13 @@ class QwenShape:
         """Raises BadInput."""
         if self.layers % self.interval:
             raise BadInput(
-                f"shape.layers is {self.layers}, expected a multiple of shape.interval ({self.interval})"
+                f"shape.layers is {self.layers}, "
+                f"expected a multiple of shape.interval ({self.interval})"
             )
         if self.heads % self.kv_heads:
             raise BadInput(
-                f"shape.kv_heads is {self.kv_heads}, expected a divisor of shape.heads ({self.heads})"
+                f"shape.kv_heads is {self.kv_heads}, "
+                f"expected a divisor of shape.heads ({self.heads})"
             )
 
     @property
@@ -116,7 +122,7 @@ class Norm(nn.Module):
 
 
 class Gate(nn.Module):
-    """Of a gated-delta layer: norm per head, then SiLU gate. This weight is stored as it is, not as an offset."""
+    """Of a gated-delta layer: norm per head, then SiLU gate. Its weight is stored as it is."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -142,9 +148,8 @@ class Rope(nn.Module):
         super().__init__()
         size = int(shape.head_size * shape.rotary)
         frequency = shape.theta ** -(torch.arange(0, size, 2).float() / size)
-        angle = torch.outer(torch.arange(shape.context + 8).float(), frequency).repeat(
-            1, 2
-        )  # [positions, size]
+        # [positions, size]
+        angle = torch.outer(torch.arange(shape.context + 8).float(), frequency).repeat(1, 2)
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
@@ -168,17 +173,27 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = Norm(size), Norm(size)
 
     def qkv(self, x: Tensor, rope: Rope, start: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys, values [batch, heads, tokens, head size] and the output gate [batch, tokens, heads * head size]."""
-        batch, tokens, size = *x.shape[:2], self.shape.head_size
-        q, gate = self.q_proj(x).view(batch, tokens, -1, 2 * size).chunk(2, -1)
-        k = self.k_norm(self.k_proj(x).view(batch, tokens, -1, size)).transpose(1, 2)
-        v = self.v_proj(x).view(batch, tokens, -1, size).transpose(1, 2)
-        q = self.q_norm(q).transpose(1, 2)
-        return rope(q, start).to(v.dtype), rope(k, start).to(v.dtype), v, gate.flatten(2)
+        """Queries, keys, values [batch, heads, tokens, head size] and the output gate.
+
+        x: [batch, tokens, hidden], its first token at position `start`. The gate is [batch, tokens,
+        heads * head size].
+        """
+        size = self.shape.head_size
+        q, gate = rearrange(
+            self.q_proj(x), "b t (head two size) -> two b t head size", two=2, size=size
+        )
+        k = rearrange(self.k_proj(x), "b t (head size) -> b t head size", size=size)
+        v = rearrange(self.v_proj(x), "b t (head size) -> b head t size", size=size)
+        q, k = (
+            rearrange(norm(one), "b t head size -> b head t size")
+            for norm, one in ((self.q_norm, q), (self.k_norm, k))
+        )
+        gate = rearrange(gate, "b t head size -> b t (head size)")
+        return rope(q, start).to(v.dtype), rope(k, start).to(v.dtype), v, gate
 
     def leave(self, mixed: Tensor, gate: Tensor) -> Tensor:
-        """mixed: [batch, heads, tokens, head size]."""
-        return self.o_proj(mixed.transpose(1, 2).flatten(2) * gate.sigmoid())
+        """mixed: [batch, heads, tokens, head size] -> [batch, tokens, hidden]."""
+        return self.o_proj(rearrange(mixed, "b head t size -> b t (head size)") * gate.sigmoid())
 
     def forward(self, x: Tensor, rope: Rope, state: dict[str, Tensor] | None = None) -> Tensor:
         start = state["k"].shape[2] if state else 0
@@ -226,18 +241,20 @@ class GatedDelta(nn.Module):
             )
         )
         q, k, v = (
-            part.view(batch, tokens, shape.linear_heads, -1).transpose(1, 2).float()
+            rearrange(part, "b t (head size) -> b head t size", head=shape.linear_heads).float()
             for part in mixed.split(self.widths, -1)
         )
-        beta = self.in_proj_b(x).float().sigmoid().transpose(1, 2)  # [batch, heads, tokens]
+        beta = self.in_proj_b(x).float().sigmoid()  # [batch, tokens, heads]
         decay = -self.A_log.float().exp() * softplus(self.in_proj_a(x).float() + self.dt_bias)
-        out, last = gated_delta(
-            q, k, v, decay.transpose(1, 2), beta, state["memory"] if state else None
-        )
+        beta, decay = (rearrange(one, "b t head -> b head t") for one in (beta, decay))
+        out, last = gated_delta(q, k, v, decay, beta, state["memory"] if state else None)
         if state is not None:
             state.update(conv=rows[:, tokens:], memory=last)
-        z = self.in_proj_z(x).view(batch, tokens, shape.linear_heads, -1)
-        return self.out_proj(self.norm(out.transpose(1, 2), z).flatten(2).to(x.dtype))
+        z = rearrange(
+            self.in_proj_z(x), "b t (head size) -> b t head size", head=shape.linear_heads
+        )
+        gated = self.norm(rearrange(out, "b head t size -> b t head size"), z)
+        return self.out_proj(rearrange(gated, "b t head size -> b t (head size)").to(x.dtype))
 
 
 class Mlp(nn.Module):
@@ -285,7 +302,7 @@ class Decoder(nn.Module):
 State = list[dict[str, Tensor]]
 
 
-class Model(Target):
+class QwenModel(TrainableTarget):
     """Its head is the embedding."""
 
     def __init__(self, shape: QwenShape) -> None:
@@ -303,8 +320,8 @@ class Model(Target):
             x = layer(x, self.rope, None if state is None else state[i])
         return self.model.norm(x)
 
-    def read(self, ids: Tensor) -> Read:
-        return Read(self(ids), {})
+    def read(self, ids: Tensor) -> TargetRows:
+        return TargetRows(self(ids), {})
 
     def logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.model.embed_tokens.weight)

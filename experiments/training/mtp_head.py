@@ -1,19 +1,26 @@
-"""The MTP head: one attention block on (embedding of token i + 1, target's hidden row i), chained on its own output."""
+"""The MTP head: one attention block, chained on its own output.
+
+It reads pairs of the embedding of token i + 1 and the target's hidden row i.
+"""
 
 from __future__ import annotations
 
 import torch
+from einops import repeat
 from torch import Tensor, nn
 
 from experiments.training.chain import attend_chained
-from experiments.training.model import Block, Model, Norm
-from experiments.training.trainable import Drafted, Drafter, Read
+from experiments.training.model import Block, Norm, QwenModel
+from experiments.training.trainable import ChainStep, TargetRows, TrainableDrafter
 
 
-class MtpHead(Drafter):
-    """Parameters carry the checkpoint's names without `mtp.`. Starts as a copy of the target's last block and norm."""
+class MtpHead(TrainableDrafter):
+    """Starts as a copy of the target's last block and norm.
 
-    def __init__(self, model: Model) -> None:
+    Parameters carry the checkpoint's names without `mtp.`.
+    """
+
+    def __init__(self, model: QwenModel) -> None:
         super().__init__()
         hidden = model.shape.hidden
         self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (
@@ -34,18 +41,18 @@ class MtpHead(Drafter):
         self.layers[0].load_state_dict(last.state_dict())
 
     def chain(
-        self, target: Model, ids: Tensor, read: Read, depth: int, own: bool = False
-    ) -> list[Drafted]:
-        """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
-        from the target's rows, and to its own provisional entries of the steps before.
+        self, target: QwenModel, ids: Tensor, read: TargetRows, depth: int, own: bool = False
+    ) -> list[ChainStep]:
+        """See `TrainableDrafter`. Step s of anchor t stands for position t + s.
+
+        As in use, it attends to the committed entries 0..t, which all are made from the target's
+        rows, and to its own provisional entries of the steps before.
         """
         block, anchors = self.layers[0], ids.shape[1] - depth
         assert isinstance(block, Block)
         attention = block.self_attn
-        groups, scale = (
-            attention.shape.heads // attention.shape.kv_heads,
-            attention.shape.head_size**-0.5,
-        )
+        share = attention.shape.heads // attention.shape.kv_heads
+        scale = attention.shape.head_size**-0.5
         out, picks = read.hidden[:, :anchors], ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
@@ -59,10 +66,13 @@ class MtpHead(Drafter):
                 )
             )
             q, k, v, gate = attention.qkv(block.input_layernorm(x), target.rope, step)
-            keys.append(k.repeat_interleave(groups, 1))
-            values.append(v.repeat_interleave(groups, 1))
+            k, v = (
+                repeat(one, "b head t size -> b (head share) t size", share=share) for one in (k, v)
+            )
+            keys.append(k)
+            values.append(v)
             mixed = attend_chained(q, keys, values, scale)
             out = self.norm(block.finish(x + attention.leave(mixed, gate)))
-            steps.append(Drafted(out, target.logits(out)))
+            steps.append(ChainStep(out, target.logits(out)))
             picks = steps[-1].picks if own else picks
         return steps

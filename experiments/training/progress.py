@@ -40,7 +40,7 @@ class Progress:
     def show(
         self, phase: str, step: int, loss: float, tokens_per_s: float, left_s: float | None
     ) -> None:
-        """left_s: None where a number of steps was asked for."""
+        """left_s: None where the recipe sets a number of steps."""
         left = "" if left_s is None else f"  {left_s // 60:.0f}:{left_s % 60:02.0f} left"
         line = f"{phase:7}step {step:6}  loss {loss:.3f}  {tokens_per_s:,.0f} tokens/s{left}"
         if self.live:

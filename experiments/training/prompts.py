@@ -1,6 +1,9 @@
-"""Makes the pinned prompts in `experiments/assets/prompts/`: `python -m experiments.training.prompts WHEELS`, after `extract.py`.
+"""Makes the pinned prompts in `experiments/assets/prompts/`, after `extract.py`.
 
-Code: HumanEval. Prose: paragraphs of the language reference, chat: conversations, both from files that are held out of training.
+`python -m experiments.training.prompts WHEELS`
+
+Code: HumanEval. Prose: paragraphs of the language reference, chat: conversations, both from files
+that are held out of training.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def code(wheels: Path) -> Iterator[Prompt]:
 
 
 def prose() -> Iterator[Prompt]:
-    """The first words of paragraphs, so that there is something left to say; at most six of one page."""
+    """The first words of paragraphs, so that there is something left to say; six a page at most."""
     for document in documents("prose"):
         if document.held_out and document.source.startswith("language-reference/"):
             page = document.source.split("/")[1]

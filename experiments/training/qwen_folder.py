@@ -1,4 +1,4 @@
-"""The Qwen 3.5 family of the trainer: its Hugging Face folder, written from what was trained, read back for the figures."""
+"""The Qwen 3.5 family of the trainer: its Hugging Face folder, written and read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from experiments.training.model import Model, QwenShape
+from experiments.training.model import QwenModel, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.tokenizer import write_tokenizer
-from experiments.training.trainable import Family
+from experiments.training.trainable import TrainableFamily
 
 
 def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
@@ -32,7 +32,7 @@ def write_head(head: MtpHead, file: Path) -> None:
 
 
 def write_folder(
-    model: Model,
+    model: QwenModel,
     head: MtpHead,
     tokenizer: Tokenizer,
     folder: Path,
@@ -55,7 +55,7 @@ def write_folder(
 
 def read_folder(
     folder: Path, drafter: str = "model.safetensors"
-) -> tuple[Model, MtpHead, Tokenizer]:
+) -> tuple[QwenModel, MtpHead, Tokenizer]:
     """In fp32. drafter: another file of the folder that holds the `mtp.` tensors."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     shape = QwenShape(
@@ -75,7 +75,7 @@ def read_folder(
         kernel=config["linear_conv_kernel_dim"],
         context=config["max_position_embeddings"],
     )
-    model = Model(shape)
+    model = QwenModel(shape)
     stored = load_file(folder / "model.safetensors")
     model.load_state_dict(
         {name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")}
@@ -94,33 +94,40 @@ def read_folder(
 
 def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
     return [
-        f"A Qwen 3.5-style hybrid language model ({shape['layers']} layers: {shape['interval'] - 1} gated-delta layers, then one of full "
-        f"attention, and again; hidden {shape['hidden']}, vocabulary {shape['vocab']}) with its MTP head, small enough to live in a "
-        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads from along the training. It exists so "
-        "that speculative decoding can be tested and measured on a CPU on text that is not random. It knows "
+        f"A Qwen 3.5-style hybrid language model ({shape['layers']} layers: "
+        f"{shape['interval'] - 1} gated-delta layers, then one of full "
+        f"attention, and again; hidden {shape['hidden']}, vocabulary {shape['vocab']}) with its "
+        "MTP head, small enough to live in a "
+        f"repository: {weights:.1f} MB of bf16 weights, {size:.1f} MB with tokenizer and the heads "
+        "from along the training. It exists so "
+        "that speculative decoding can be tested and measured on a CPU on text that is not random. "
+        "It knows "
         "nothing; do not ask it anything.",
-        "`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about 9% and 19% of its steps, for studies with "
+        "`heads/low.safetensors` and `heads/mid.safetensors` hold the head as it was after about "
+        "9% and 19% of its steps, for studies with "
         "weaker drafters; `model.safetensors` holds the last one.",
     ]
 
 
 # measured once, apart from the run that the card is about
 LOOPS = """
-What helped, measured. Phase 2, with it against without it, 450 steps of all phases each, the same seed:
+What helped, measured. Phase 2, with it against without it, 450 steps of all phases each, \
+the same seed:
 
 | | held-out loss, code / prose | after a repeated 16-gram | distinct 4-grams |
 |---|---|---|---|
 | without phase 2 (`share_loops=0`) | 3.55 / 3.90 | 54% / 53% | 0.33 / 0.34 |
 | with it (`share_loops=0.12`) | 3.68 / 4.02 | 32% / 34% | 0.58 / 0.58 |
 
-More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram 37% / 36% against 32% / 29%, distinct 4-grams
+More text, 1.3 against 6.5 million tokens of phase 1: after a repeated 16-gram \
+37% / 36% against 32% / 29%, distinct 4-grams
 0.52 / 0.57 against 0.60 / 0.57. Vocabulary and data order were not varied.
 """
 
-FAMILY = Family(
+FAMILY = TrainableFamily(
     name="tiny_qwen",
     shape=QwenShape,
-    target=Model,
+    target=QwenModel,
     drafter=MtpHead,
     write=write_folder,
     read=read_folder,

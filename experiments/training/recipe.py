@@ -1,4 +1,7 @@
-"""What a training is: sizes, shares, rates. Everything but `out` follows from it and the pinned text."""
+"""What a training is: sizes, shares, rates.
+
+Everything but `out` follows from it and the pinned text.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ class Recipe:
     head_batch: int
     head_length: int
     head_rate: float
-    head_first: float  # share of its steps in which only the first draft of a chain is trained, at about a third of the price
+    # share of its steps that train only the first draft of a chain, at about a third of the cost
+    head_first: float
     own_texts: int  # the target's continuations that half of the head's rows are taken from
     save_s: float  # seconds between checkpoints
 

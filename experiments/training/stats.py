@@ -1,4 +1,7 @@
-"""What a tiny model's card says: how well its head drafts, and how its text repeats. In fp32 on the stored weights."""
+"""What a tiny model's card says: how well its head drafts, and how its text repeats.
+
+In fp32 on the stored weights.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor
 
 from experiments.training.corpus import KINDS, Corpus
 from experiments.training.generate import continue_greedy, spread
 from experiments.training.losses import DEPTH, next_token
-from experiments.training.trainable import Drafter, Family, Target
+from experiments.training.trainable import TrainableDrafter, TrainableFamily, TrainableTarget
 from mtp.metrics import new_grams
 
 TEXTS, WINDOW = 64, 192  # held-out windows
@@ -19,7 +23,7 @@ PROMPT, NEW = 48, 128  # tokens of a continued text
 WARM = 16  # first anchors of a window that are not counted: too little context
 
 
-def stats(folder: Path, family: Family) -> dict[str, Any]:
+def stats(folder: Path, family: TrainableFamily) -> dict[str, Any]:
     """By kind of text: loss, repetition, and each drafter's acceptance. Rates are shares of 1."""
     model, _, tokenizer = family.read(folder)
     corpus = Corpus.load(tokenizer)
@@ -43,15 +47,21 @@ def stats(folder: Path, family: Family) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def loss(model: Target, text: Tensor) -> float:
+def loss(model: TrainableTarget, text: Tensor) -> float:
     """Nats per token."""
     return float(torch.stack([next_token(model, rows) for rows in text.split(16)]).mean())
 
 
 @torch.no_grad()
-def head_stats(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[str, Any]:
-    """teacher_forced: on held-out text, the true tokens fed; a draft is right if it is the target's own argmax there.
-    own: on the target's greedy text, the head's own drafts fed. Each by position: conditional on all drafts before it."""
+def head_stats(
+    model: TrainableTarget, head: TrainableDrafter, text: Tensor, own: Tensor
+) -> dict[str, Any]:
+    """Acceptance by position, each conditional on all drafts before it.
+
+    teacher_forced: on held-out text, the true tokens fed; a draft is right if it is the target's
+    own argmax there
+    own: on the target's greedy text, the head's own drafts fed
+    """
     taught = []
     for rows in text.split(16):
         read = model.read(rows)
@@ -78,8 +88,11 @@ def head_stats(model: Target, head: Drafter, text: Tensor, own: Tensor) -> dict[
 
 
 @torch.no_grad()
-def accepted_of(model: Target, head: Drafter, own: Tensor) -> Tensor:
-    """[texts, anchors, DEPTH] 0 or 1: whether drafts 1.. of an anchor of the text's new part are all right. own: [texts, tokens]."""
+def accepted_of(model: TrainableTarget, head: TrainableDrafter, own: Tensor) -> Tensor:
+    """[texts, anchors, DEPTH] int, 0 or 1: whether an anchor's drafts up to there are all right.
+
+    Of the text's new part. own: [texts, tokens].
+    """
     right = []
     for rows in own.split(16):
         drafts = [
@@ -96,14 +109,20 @@ def accepted_of(model: Target, head: Drafter, own: Tensor) -> Tensor:
 
 
 def conditional(accepted: Tensor) -> list[float]:
-    """accepted: [.., depth] cumulative. By position: the share of those whose drafts before were all accepted."""
-    counts = accepted.flatten(0, -2).sum(0).tolist()
+    """By position: the share of anchors that accept it, of those that accept all before.
+
+    accepted: [.., depth] 0 or 1, cumulative
+    """
+    counts = rearrange(accepted, "... depth -> (...) depth").sum(0).tolist()
     offered = [accepted[..., 0].numel(), *counts[:-1]]
     return [count / max(1, before) for count, before in zip(counts, offered, strict=True)]
 
 
 def walk(lengths: Tensor) -> float:
-    """Tokens a round commits when every round offers DEPTH drafts. lengths: accepted drafts [texts, anchors]."""
+    """Tokens a round commits when every round offers DEPTH drafts.
+
+    lengths: [texts, anchors], accepted drafts
+    """
     rounds = tokens = 0
     for row in lengths.tolist():
         at = 0

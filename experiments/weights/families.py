@@ -1,8 +1,11 @@
-"""Of the GGUF architectures that are converted: config.json, tensor names, and what llama.cpp changed in the values.
+"""What converting a GGUF file needs of its architecture.
 
-Sources of the rules: llama.cpp's converters of Hugging Face models (the names; Llama's rotated pairs are stored side by side there
-and half a head apart here; Gemma's norms are stored with the 1 added that the model adds), and for what a GGUF file of Gemma 3
-does not say (every 6th layer is full, theta 10,000 of the others) llama.cpp's own code for it.
+config.json, tensor names, and what llama.cpp changed in the values.
+
+Sources of the rules: llama.cpp's converters of Hugging Face models (the names; Llama's rotated
+pairs are stored side by side there and half a head apart here; Gemma's norms are stored with the 1
+added that the model adds), and for what a GGUF file of Gemma 3 does not say (every 6th layer is
+full, theta 10,000 of the others) llama.cpp's own code for it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from einops import rearrange
 
 Fields = Callable[[str], Any]  # a metadata key's value; None where there is none
 Array = np.ndarray[Any, Any]
@@ -67,11 +71,13 @@ class Llama:
         return _name(stored, LLAMA)
 
     def value(self, name: str, value: Array) -> Array:
-        """Queries and keys: from pairs side by side to halves."""
+        """Queries and keys [out, hidden]: from pairs side by side to halves."""
         heads = {"q_proj": self.heads, "k_proj": self.kv_heads}.get(name.split(".")[-2])
         if heads is None:
             return value
-        return value.reshape(heads, -1, 2, value.shape[-1]).swapaxes(1, 2).reshape(value.shape)
+        return rearrange(
+            value, "(head pair two) hidden -> (head two pair) hidden", head=heads, two=2
+        )
 
 
 class Gemma3:
@@ -124,9 +130,8 @@ def _sizes(fields: Fields, kind: str) -> dict[str, Any]:
         "num_attention_heads": fields(f"{kind}.attention.head_count"),
         "num_key_value_heads": fields(f"{kind}.attention.head_count_kv"),
         "max_position_embeddings": fields(f"{kind}.context_length"),
-        "rms_norm_eps": float(
-            f"{fields(f'{kind}.attention.layer_norm_rms_epsilon'):.6g}"
-        ),  # stored in 32 bits
+        # stored in 32 bits
+        "rms_norm_eps": float(f"{fields(f'{kind}.attention.layer_norm_rms_epsilon'):.6g}"),
     }
 
 

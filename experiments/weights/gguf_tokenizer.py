@@ -1,4 +1,7 @@
-"""A GGUF file's tokenizer as tokenizer.json: byte-level BPE as SmolLM has it, and SentencePiece-BPE as Gemma has it."""
+"""A GGUF file's tokenizer as tokenizer.json.
+
+Byte-level BPE as SmolLM has it, and SentencePiece-BPE as Gemma has it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ def tokenizer_of(fields: Fields) -> Tokenizer:
         tokenizer = _sentence_piece(fields)
     else:
         raise ValueError(
-            f"the GGUF tokenizer is {kind!r} split as {split!r}, supported: gpt2 as smollm, llama as default"
+            f"the GGUF tokenizer is {kind!r} split as {split!r}, supported: gpt2 as smollm, llama "
+            "as default"
         )
     types = fields("tokenizer.ggml.token_type")
     special, added = [], []
@@ -101,7 +105,10 @@ def _sentence_piece(fields: Fields) -> Tokenizer:
 def _merges(
     vocabulary: dict[str, int], scores: list[float], types: list[int]
 ) -> list[tuple[str, str]]:
-    """SentencePiece joins the neighbours whose whole has the best score: every split of a token into two, best tokens first."""
+    """Every split of a token into two, best tokens first.
+
+    SentencePiece joins the neighbours whose whole has the best score.
+    """
     normal = sorted(
         (token for token, number in vocabulary.items() if types[number] == 1),
         key=lambda token: -scores[vocabulary[token]],

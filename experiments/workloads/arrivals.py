@@ -19,7 +19,8 @@ def arrival_times(
 ) -> list[float] | None:
     """`count` ascending times; None for `file`: each line's own arrival_s holds.
 
-    poisson: `rate` requests per second; trace: a file with one time in seconds per line, the first `count` of them."""
+    poisson: `rate` requests per second; trace: a file with one time in seconds per line, the
+    first `count` of them."""
     if kind == "file":
         return None
     if kind == "at_once":
@@ -27,7 +28,8 @@ def arrival_times(
     if kind == "poisson":
         if rate is None or number("workload.rate", rate, 0) == 0:
             raise BadInput(
-                f"workload.rate is {'null' if rate is None else rate}, expected requests per second above 0"
+                f"workload.rate is {'null' if rate is None else rate}, expected requests per "
+                "second above 0"
             )
         gaps = np.random.default_rng(seed).exponential(1 / rate, count)
         return np.cumsum(gaps).tolist()
@@ -43,7 +45,8 @@ def with_arrivals(
     priorities: list[int] | None,
     seed: int,
 ) -> list[Request]:
-    """priorities: gone round in the order of the requests, None = each one's own; the rest: see `arrival_times`."""
+    """priorities: gone round in the order of the requests, None = each one's own; the rest: see
+    `arrival_times`."""
     if priorities is not None:
         requests = [
             replace(request, priority=priority)
@@ -58,7 +61,8 @@ def with_arrivals(
 def _read(trace: str | None, count: int) -> list[float]:
     if trace is None or not Path(trace).is_file():
         raise BadInput(
-            f"workload.trace is {'null' if trace is None else trace}, expected an existing file of arrival times"
+            f"workload.trace is {'null' if trace is None else trace}, expected an existing file of "
+            "arrival times"
         )
     times: list[float] = []
     for place, word in enumerate(Path(trace).read_text(encoding="utf-8").split(), 1):
@@ -70,6 +74,7 @@ def _read(trace: str | None, count: int) -> list[float]:
         times.append(number(name, time, times[-1] if times else 0))
     if len(times) < count:
         raise BadInput(
-            f"workload.trace {trace} holds {len(times)} times, expected at least {count} (the requests)"
+            f"workload.trace {trace} holds {len(times)} times, expected at least {count} (the "
+            "requests)"
         )
     return times[:count]

@@ -1,4 +1,5 @@
-"""Chat templates: a prompt becomes what the checkpoint's tokenizer wants to see of a conversation."""
+"""Chat templates: a prompt becomes what the checkpoint's tokenizer wants to see of a
+conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Render = Callable[[str], str]
 
 
 def chat_of(folder: Path, mode: str) -> Render | None:
-    """How a prompt is rendered. mode: `auto` (with the checkpoint's template where it has one), `on` (refused without one), `off`.
+    """How a prompt is rendered. mode: `auto` (with the checkpoint's template where it has one),
+    `on` (refused without one), `off`.
 
     Raises BadInput: no template although asked for, or one that cannot be read."""
     if mode == "off":

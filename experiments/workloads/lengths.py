@@ -12,8 +12,9 @@ EXPECTED = "a number of tokens, [uniform, least, most] or [lognormal, median, si
 
 
 def draw_lengths(key: str, lengths: Any, count: int, *, most: int, seed: int) -> list[int]:
-    """`count` lengths of 1 to `most` tokens. lengths: a number (all the same), [uniform, least, most], or [lognormal, median,
-    sigma] (sigma of the logarithm; what lies outside 1 to `most` is cut to it). Raises BadInput."""
+    """`count` lengths of 1 to `most` tokens. lengths: a number (all the same), [uniform, least,
+    most], or [lognormal, median, sigma] (sigma of the logarithm; what lies outside 1 to `most`
+    is cut to it). Raises BadInput."""
     if not isinstance(lengths, (list, tuple)):
         return [integer(key, lengths, 1, most)] * count
     kind = lengths[0] if len(lengths) == 3 else None

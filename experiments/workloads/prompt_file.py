@@ -39,10 +39,11 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class PromptFile:
-    """A JSONL file, one request per line; requests: how many lines are taken from its top, None = all.
+    """A JSONL file, one request per line; requests: how many lines are taken from its top, None =
+    all.
 
-    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: gone round in the order of the lines, None = each
-    line's own."""
+    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: gone round in
+    the order of the lines, None = each line's own."""
 
     path: str
     requests: int | None = None
@@ -65,12 +66,14 @@ class PromptFile:
     def load(
         self, encode: Callable[[str], list[int]], *, max_new_tokens: int, seed: int
     ) -> list[Request]:
-        """The requests. A bad line is named by its number; max_new_tokens and seed hold where a line names none."""
+        """The requests. A bad line is named by its number; max_new_tokens and seed hold where a
+        line names none."""
         lines = Path(self.path).read_bytes().split(b"\n")
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         if self.requests is not None and self.requests > len(numbered):
             raise BadInput(
-                f"workload.requests is {self.requests}, expected at most {len(numbered)} (the prompts in {self.path})"
+                f"workload.requests is {self.requests}, expected at most {len(numbered)} (the "
+                f"prompts in {self.path})"
             )
         chosen = numbered[: self.requests]
         if not chosen:

@@ -36,7 +36,8 @@ class RecordedWorkload:
         for name in (TAPES, PROMPTS, LIMITS):
             if not (Path(self.path) / name).is_file():
                 raise BadInput(
-                    f"workload.path is {self.path}, expected the folder of a recorded run: it has no {name}"
+                    f"workload.path is {self.path}, expected the folder of a recorded run: it has "
+                    f"no {name}"
                 )
         self._prompts()
 
@@ -66,7 +67,8 @@ class RecordedWorkload:
 def write_recording(
     folder: Path, recording: Recording, requests: Sequence[Request], limits: Limits
 ) -> None:
-    """All that a replay needs: the tapes; the requests, as a prompt file; the limits they were decoded under."""
+    """All that a replay needs: the tapes; the requests, as a prompt file; the limits they were
+    decoded under."""
     write_tapes(folder / TAPES, recording.tapes())
     write_whole(
         folder / PROMPTS,

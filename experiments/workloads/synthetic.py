@@ -1,4 +1,5 @@
-"""`workload=synthetic`: texts drawn after published acceptance figures; see `mtp.tape.synthesis`."""
+"""`workload=synthetic`: texts drawn after published acceptance figures; see
+`mtp.tape.synthesis`."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ KEPT = 1100  # tapes: above the most slots, so that a tape is drawn once while i
 
 @dataclass(frozen=True)
 class SyntheticWorkload:
-    """requests: 1 to 10,000; prompt_tokens, output_tokens: see `draw_lengths`, output None = max_new_tokens; context: most prompt +
-    output tokens; arrivals, rate, trace, priorities: as `PromptFile` has them; the rest: see `Synthesis`."""
+    """requests: 1 to 10,000; prompt_tokens, output_tokens: see `draw_lengths`, output None =
+    max_new_tokens; context: most prompt + output tokens; arrivals, rate, trace, priorities: as
+    `PromptFile` has them; the rest: see `Synthesis`."""
 
     regime: str
     requests: int = 8
@@ -93,7 +95,8 @@ class SyntheticWorkload:
 
 
 class LazyTapes(Mapping[str, Tape]):
-    """The tapes by request id, drawn when they are asked for: the same ones every time, and only some of them are kept."""
+    """The tapes by request id, drawn when they are asked for: the same ones every time, and only
+    some of them are kept."""
 
     def __init__(self, synthesis: Synthesis, requests: list[Request], seed: int) -> None:
         self._of = {

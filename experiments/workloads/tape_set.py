@@ -13,7 +13,8 @@ from mtp.tape import Tape
 
 @dataclass(frozen=True)
 class TapeSet:
-    """tapes: by request id; depth: drafts their chains hold at most; evidence: `tape` where they were recorded, else `synthetic`."""
+    """tapes: by request id; depth: drafts their chains hold at most; evidence: `tape` where they
+    were recorded, else `synthetic`."""
 
     requests: list[Request]
     tapes: Mapping[str, Tape]

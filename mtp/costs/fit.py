@@ -21,9 +21,11 @@ class Measured:
 
 
 def fit_cost(cells: Sequence[Measured]) -> tuple[LinearCost, dict[str, float]]:
-    """Least squares of relative errors over base, row, slot and draft, none below 0; and the residuals, relative: max and rms.
+    """Least squares of relative errors over base, row, slot and draft, none below 0; and the
+    residuals, relative: max and rms.
 
-    A price that comes out negative is taken as 0 and the others are fitted again. Raises ValueError for fewer cells than prices.
+    A price that comes out negative is taken as 0 and the others are fitted again. Raises ValueError
+    for fewer cells than prices.
     """
     names = ["base", "row", "slot", "draft"]
     if len(cells) < len(names):

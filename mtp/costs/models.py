@@ -1,23 +1,27 @@
-"""What a step costs in seconds, for planning and for virtual clocks. Pure Python; YAML is read and written on demand."""
+"""What a step costs in seconds, for planning and for virtual clocks. Pure Python; YAML is read
+and written on demand."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from mtp.checks import check_number, is_number
+from mtp.fields import Tupled
+
 
 class Cost(Protocol):
-    """Seconds. capture_s: of capturing one phase of a window as a graph; a window whose layout has no pair of graphs pays both."""
+    """Seconds. capture_s: of capturing one phase of a window as a graph; a window whose layout
+    has no pair of graphs pays both."""
 
     @property
     def capture_s(self) -> float: ...
 
     def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
-        """rows: of the window, padding included; depth: drafts every slot makes after it; context: its anchors' positions, summed (the
-        KV that is read)."""
+        """rows: of the window, padding included; depth: drafts every slot makes after it;
+        context: its anchors' positions, summed (the KV that is read)."""
         ...
 
     def prefill(self, tokens: int) -> float:
@@ -28,28 +32,19 @@ class Cost(Protocol):
 def checked(model: Any) -> None:
     """Every float field of a cost model is a finite number of seconds. Raises ValueError."""
     for name in (field.name for field in fields(model) if field.type in ("float", float)):
-        value = getattr(model, name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not math.isfinite(value)
-            or value < 0
-        ):
-            raise ValueError(
-                f"cost.{name} is {value!r}, expected a finite number of seconds, at least 0"
-            )
+        what = "a finite number of seconds"
+        check_number(f"cost.{name}", getattr(model, name), 0, what=what)
 
 
 @dataclass(frozen=True)
 class LinearCost:
-    """T = base + row * rows + slot * slots + context * tokens + draft * depth, in seconds; a prefill costs base + prompt_token per
-    prompt token."""
+    """T = base + row * rows + slot * slots + context * tokens + draft * depth, in seconds."""
 
     base: float = 0.0226
     row: float = 0.0053
     slot: float = 0.0
     draft: float = 0.0008
-    prompt_token: float = 0.0001
+    prompt_token: float = 0.0001  # a prefill costs base + prompt_token per prompt token
     context: float = 0.0
     capture_s: float = 0.02
 
@@ -71,10 +66,10 @@ class LinearCost:
 
 @dataclass(frozen=True)
 class TableCost:
-    """T = rows[r - 1] + slot * slots + context * tokens + draft * depth: a measured time for every row count. Beyond the table the
-    mean step goes on."""
+    """T = rows[r - 1] + slot * slots + context * tokens + draft * depth: a measured time for
+    every row count. Beyond the table the mean step goes on."""
 
-    rows: tuple[float, ...]
+    rows: Tupled[float] = Tupled()
     slot: float = 0.0
     draft: float = 0.0
     prompt_token: float = 0.0001
@@ -82,12 +77,8 @@ class TableCost:
     capture_s: float = 0.02
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(self.rows))
         checked(self)
-        if not self.rows or not all(
-            isinstance(time, (int, float)) and math.isfinite(time) and time > 0
-            for time in self.rows
-        ):
+        if not self.rows or not all(is_number(time) and time > 0 for time in self.rows):
             raise ValueError(
                 f"cost.rows is {list(self.rows)}, expected seconds for 1, 2, 3, ... rows"
             )
@@ -107,13 +98,13 @@ class TableCost:
 
 @dataclass(frozen=True)
 class StaircaseCost:
-    """The cost of the bucket that the rows are padded to; beyond the last bucket, of the rows themselves."""
+    """The cost of the bucket that the rows are padded to; beyond the last bucket, of the rows
+    themselves."""
 
     of: Cost
-    buckets: tuple[int, ...] = (4, 8)
+    buckets: Tupled[int] = Tupled(4, 8)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "buckets", tuple(self.buckets))
         if (
             not self.buckets
             or list(self.buckets) != sorted(set(self.buckets))
@@ -156,17 +147,14 @@ class PathCost:
 
 @dataclass(frozen=True)
 class ScaledCost:
-    """Another model, `factor` times as dear (of a slower machine or phase; or wrong on purpose, for sensitivity)."""
+    """Another model, `factor` times as dear (of a slower machine or phase; or wrong on purpose,
+    for sensitivity)."""
 
     of: Cost
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.factor, bool)
-            or not isinstance(self.factor, (int, float))
-            or not 0 < self.factor < math.inf
-        ):
+        if not is_number(self.factor) or self.factor <= 0:
             raise ValueError(f"cost.factor is {self.factor}, expected a number above 0")
 
     @property
@@ -181,7 +169,8 @@ class ScaledCost:
 
 
 def planning_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -> Cost:
-    """What a policy of a run believes: the cost of the buckets that the run pads its windows to (`tight`: none), times `factor`."""
+    """What a policy of a run believes: the cost of the buckets that the run pads its windows to
+    (`tight`: none), times `factor`."""
     padded = of if isinstance(buckets, str) else StaircaseCost(of, tuple(buckets))
     return padded if factor == 1 else ScaledCost(padded, factor)
 
@@ -192,7 +181,8 @@ MODELS: dict[str, type] = {"linear": LinearCost, "table": TableCost}
 def save_cost(
     path: str | Path, model: LinearCost | TableCost, about: dict[str, Any] | None = None
 ) -> None:
-    """A YAML file that `load_cost` reads. about: where it comes from and its residuals, kept for the reader."""
+    """A YAML file that `load_cost` reads. about: where it comes from and its residuals, kept for
+    the reader."""
     import yaml
 
     kind = next(name for name, known in MODELS.items() if type(model) is known)
@@ -206,7 +196,8 @@ def save_cost(
 
 
 def load_cost(path: str | Path, buckets: Sequence[int] = ()) -> Cost:
-    """A saved model; with `buckets`, as a staircase. Raises ValueError naming the file and what is wrong in it."""
+    """A saved model; with `buckets`, as a staircase. Raises ValueError naming the file and what
+    is wrong in it."""
     import yaml
 
     try:

@@ -10,8 +10,9 @@ from mtp.costs.models import Cost
 
 @dataclass(frozen=True)
 class CorrectedCost:
-    """T of `of` plus a line: base + row * rows + slot * slots + draft * depth, rows as they are padded: padded[r - 1]. A window
-    costs at least a tenth of what `of` says, however wrong the line is where nothing has been measured."""
+    """T of `of` plus a line: base + row * rows + slot * slots + draft * depth, rows as they are
+    padded: padded[r - 1]. A window costs at least a tenth of what `of` says, however wrong the
+    line is where nothing has been measured."""
 
     of: Cost
     base: float
@@ -37,11 +38,13 @@ class CorrectedCost:
 
 
 class Refit:
-    """Least squares of (measured - believed) on (1, rows, slots, depth) with forgetting and a pull to no correction at all, so that
-    a direction in which windows never vary stays as it was believed.
+    """Least squares of (measured - believed) on (1, rows, slots, depth) with forgetting and a pull
+    to no correction at all, so that a direction in which windows never vary stays as it was
+    believed.
 
-    forget: of every window; pull: of the prior, in windows; every: windows between two solutions (a new model means new tables);
-    clip: a residual further from the line than this many running mean deviations counts as that far (outliers, first calls).
+    forget: of every window; pull: of the prior, in windows; every: windows between two solutions (a
+    new model means new tables); clip: a residual further from the line than this many running mean
+    deviations counts as that far (outliers, first calls).
     """
 
     def __init__(
@@ -98,7 +101,8 @@ class Refit:
             self.cost = CorrectedCost(self.cost_model, base, row, slot, draft, self._steps())
 
     def _steps(self) -> tuple[int, ...]:
-        """Rows as padded; a count not seen yet is padded to the next that was, if that was padded to more."""
+        """Rows as padded; a count not seen yet is padded to the next that was, if that was
+        padded to more."""
         most = max(self._padded)
         steps: list[int] = []
         for rows in range(most, 0, -1):

@@ -10,24 +10,11 @@ from mtp.buckets import Buckets
 from mtp.drafters.assistant_config import AssistantConfig
 from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.drafters.prompt_lookup import PromptLookup, check_ngram
-from mtp.drafters.protocol import Drafter
 from mtp.drafters.qwen_mtp import QwenMtp, head_config
 from mtp.drafters.sidecar import check_target_of, draft_vocab_of
 from mtp.targets.families import text_config
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.protocol import Target
-
-__all__ = [
-    "CHECKS",
-    "Drafter",
-    "GemmaAssistant",
-    "PromptLookup",
-    "QwenMtp",
-    "load_gemma_assistant",
-    "load_prompt_lookup",
-    "load_qwen_mtp",
-    "no_drafter",
-]
 
 
 def load_qwen_mtp(
@@ -38,26 +25,29 @@ def load_qwen_mtp(
     weights: str | None = None,
     context: int | None = None,
 ) -> QwenMtp:
-    """The MTP head of a checkpoint folder, or of a sidecar trained for its target, bound to that target. See `QwenMtp`.
+    """The MTP head of a checkpoint folder, or of a sidecar trained for its target. See `QwenMtp`.
 
-    weights: another head for this target, a file in the folder; None: the checkpoint's own."""
+    weights: another head for this target, a file in the folder; None: the checkpoint's own.
+    """
     return QwenMtp(Checkpoint(path, weights), target, buckets=buckets, context=context)
 
 
 def check_qwen_mtp(
     path: str | Path, target: Checkpoint, *, weights: str | None = None, context: int | None = None
 ) -> None:
-    """What can be refused before any weight is read: a folder without an MTP head, or one that was trained with another target."""
+    """Raises ValueError, one line, before any weight is read: no MTP head, or another target's."""
     checkpoint = Checkpoint(path, weights)
     if not checkpoint.holds("mtp."):
         raise ValueError(
-            f"checkpoint {checkpoint.path} has no MTP head, expected tensors mtp.*, or drafter=prompt_lookup or none"
+            f"checkpoint {checkpoint.path} has no MTP head, "
+            "expected tensors mtp.*, or drafter=prompt_lookup or none"
         )
     config, targets = head_config(checkpoint), text_config(target)
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):
         raise ValueError(
-            f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and {config.vocab} tokens, "
-            f"but {target.path} has {targets.hidden} and {targets.vocab}: expected the target it was trained with"
+            f"the MTP head of {checkpoint.path} is for a target of hidden size {config.hidden} and "
+            f"{config.vocab} tokens, but {target.path} has {targets.hidden} and {targets.vocab}: "
+            "expected the target it was trained with"
         )
     draft_vocab_of(checkpoint)
     check_target_of(checkpoint, target)
@@ -66,14 +56,14 @@ def check_qwen_mtp(
 def load_gemma_assistant(
     path: str | Path, target: Target, *, buckets: Buckets, context: int | None = None
 ) -> GemmaAssistant:
-    """The assistant of a folder of its own, bound to the target that it was made for. See `GemmaAssistant`."""
+    """The assistant of a folder, for the target that it was made for. See `GemmaAssistant`."""
     return GemmaAssistant(Checkpoint(path), target, buckets=buckets, context=context)
 
 
 def check_gemma_assistant(
     path: str | Path, target: Checkpoint, *, context: int | None = None
 ) -> None:
-    """What can be refused before any weight is read: a folder without an assistant, or one of another target."""
+    """Raises ValueError, one line, before any weight is read: no assistant, or another target's."""
     checkpoint, theirs = Checkpoint(path), text_config(target)
     sizes = {kind: (form.kv_heads, form.size) for kind, form in theirs.kv_forms.items()}
     try:
@@ -94,7 +84,7 @@ def check_prompt_lookup(target: Checkpoint, *, ngram: int = 3) -> None:
 
 
 def no_drafter(target: Target, *, buckets: Buckets) -> None:
-    """`drafter=none`: plain decoding, whatever the policy asks for."""
+    """`drafter=none`: plain decoding, whatever the policy wants."""
     return None
 
 

@@ -12,21 +12,22 @@ from mtp.targets.loading.config import follow, size_in
 
 @dataclass(frozen=True)
 class AssistantConfig:
-    """backbone: the target's hidden size. clusters: 0 = the head has none; else the vocabulary lies in so many of one size, and
-    tokens of the `chosen` best are looked at."""
-
     text: GemmaConfig
-    backbone: int
-    clusters: int
-    chosen: int
+    backbone: int  # the target's hidden size
+    clusters: int  # of equal size, in which the vocabulary lies; 0 = the head has none
+    chosen: int  # best clusters, whose tokens get logits
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> AssistantConfig:
-        """raw: its text part's settings over its own. Refuses, in one line, what the code here does not follow."""
+        """From config.json, the text part's settings over the outer ones.
+
+        Raises ValueError, one line, for what the code here does not follow.
+        """
         kind = raw.get("model_type")
         if "backbone_hidden_size" not in raw or ALIASES.get(str(kind), kind) != GEMMA4:
             raise ValueError(
-                f"config.json: model_type is {kind!r}, expected gemma4_assistant with a {GEMMA4} part and backbone_hidden_size"
+                f"config.json: model_type is {kind!r}, expected gemma4_assistant with a {GEMMA4} "
+                "part and backbone_hidden_size"
             )
         follow(
             {
@@ -39,10 +40,12 @@ class AssistantConfig:
         shared = size_in(raw, "num_kv_shared_layers", 0, least=0) or layers
         if shared != layers:
             raise ValueError(
-                f"config.json: num_kv_shared_layers is {shared}, expected all {layers} layers of an assistant"
+                f"config.json: num_kv_shared_layers is {shared}, expected all {layers} layers of "
+                "an assistant"
             )
         text = GemmaConfig.layers_of({**raw, "num_kv_shared_layers": layers})
-        # transformers masks by the distance from the last committed row, and sees those at a distance of the whole window too
+        # transformers masks by the distance from the last committed row, and sees those at a
+        # distance of the whole window too
         forms = tuple(
             form if form.sliding is None else replace(form, sliding=form.sliding + 1)
             for form in text.forms
@@ -51,15 +54,18 @@ class AssistantConfig:
         chosen = size_in(raw, "centroid_intermediate_top_k", 32) if clusters else 0
         if clusters and (text.vocab % clusters or chosen > clusters):
             raise ValueError(
-                f"config.json: num_centroids is {clusters} and centroid_intermediate_top_k {chosen}, expected a divisor of "
-                f"{text.vocab} (vocab_size) and at most as many"
+                f"config.json: num_centroids is {clusters} and centroid_intermediate_top_k "
+                f"{chosen}, expected a divisor of {text.vocab} (vocab_size) and at most as many"
             )
         return cls(
             replace(text, forms=forms), size_in(raw, "backbone_hidden_size"), clusters, chosen
         )
 
     def check_fit(self, hidden: int, vocab: int, kv: Mapping[str, tuple[int, int]]) -> None:
-        """A target's hidden size, vocabulary and, by layer type, key heads and head size. Refuses, in one line, another pair."""
+        """Raises ValueError, one line, for another target than the one it was made for.
+
+        kv: by layer type, the target's key heads and head size.
+        """
         pairs: dict[str, tuple[Any, Any]] = {
             "hidden size": (self.backbone, hidden),
             "vocabulary": (self.text.vocab, vocab),
@@ -73,5 +79,6 @@ class AssistantConfig:
         for name, (mine, theirs) in pairs.items():
             if mine != theirs:
                 raise ValueError(
-                    f"the assistant is made for a target of {name} {mine}, but this target has {theirs}"
+                    f"the assistant is made for a target of {name} {mine}, "
+                    f"but this target has {theirs}"
                 )

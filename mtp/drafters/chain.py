@@ -13,15 +13,18 @@ from triton_kernels import Packed, row_argmax
 
 
 class Chain(NamedTuple):
-    """A chain is a window of its own: one row for each slot that kept something, in slot order, then padding."""
+    """A window of its own: a row for each slot that kept something, in slot order, then padding."""
 
     starts: Tensor  # [slots + 1] int32
-    last: Tensor  # [width] the row of the verified window that each goes on from: its slot's last kept one
-    row: Tensor  # [slots] where a slot's drafts are; means nothing for slots that kept nothing
+    last: Tensor  # [width] the verified window's row that each continues: its slot's last kept one
+    row: Tensor  # [slots] where a slot's drafts are; only of slots that kept something
 
 
 def chain_after(window: Packed, kept: Tensor, buckets: Buckets) -> Chain:
-    """kept: [slots] int32. The width follows from shapes alone, rounded up as a window's is."""
+    """The chain that continues a committed window. kept: [slots] int32.
+
+    The width follows from shapes alone and is rounded up as a window's is.
+    """
     slots, bucket = len(kept), len(window.ids)
     active = kept > 0
     starts = pad(active.cumsum(0, dtype=torch.int32), (1, 0))
@@ -32,7 +35,10 @@ def chain_after(window: Packed, kept: Tensor, buckets: Buckets) -> Chain:
 
 
 def best_of(logits: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
-    """logits: [rows, >= vocab]. Each row's pick [rows] int32 and its probability [rows] fp32, 0 in faulty rows."""
+    """Picks [rows] int32 and their probabilities [rows] fp32, 0 in faulty rows.
+
+    logits: [rows, >= vocab]; columns from `vocab` on never win.
+    """
     picks = row_argmax(logits, vocab=vocab)
     chance = logits[:, :vocab].float().softmax(-1).gather(1, picks.ids[:, None].long())[:, 0]
     return picks.ids, torch.where(picks.faults, 0.0, chance)

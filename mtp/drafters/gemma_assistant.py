@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -25,6 +26,8 @@ PARTS = ("model.", "lm_head.", "pre_projection.", "post_projection.", "masked_em
 
 
 class TargetKv(NamedTuple):
+    """Of the target's last layer of a type: [slots, kv heads, capacity, head size] each."""
+
     keys: Tensor
     values: Tensor
 
@@ -36,13 +39,17 @@ class Head(Protocol):
 
 
 class GemmaAssistant:
-    """See `Drafter`. Every round it reads the target's keys and values of each layer type up to the committed length, from a
-    position that stays the anchor's for the whole chain; its rows store nothing. So a park takes nothing from it: what it
-    drafts from is the target's committed state, and the hidden row and pick of the round itself.
+    """See `Drafter`. Refuses, in one line, another target and a checkpoint of other tensors.
 
-    A step's input: the target's embedding of the last token beside a hidden row, first the target's own (after its last norm),
-    then its own brought to the target's width. buckets, context: as of `QwenMtp`. Refuses, in one line, another target and a
-    checkpoint without these tensors, with more of them, or with other shapes.
+    Every round it reads the target's keys and values of each layer type up to the committed length,
+    from a position that stays the anchor's for the whole chain; its rows store nothing. So a park
+    takes nothing from it: what it drafts from is the target's committed state, and the hidden row
+    and pick of the round itself.
+
+    A step's input is the target's embedding of the last token beside a hidden row: at first the
+    target's own (after its last norm), then its own brought to the target's width.
+
+    buckets, context: as of `QwenMtp`.
     """
 
     max_depth = MAX_DEPTH
@@ -55,11 +62,8 @@ class GemmaAssistant:
         buckets: Buckets,
         context: int | None = None,
     ) -> None:
-        self.config, self.buckets, self._checkpoint = (
-            AssistantConfig.read(checkpoint.config),
-            buckets,
-            checkpoint,
-        )
+        self.config = AssistantConfig.read(checkpoint.config)
+        self.buckets, self._checkpoint = buckets, checkpoint
         self.context = target.limits.context if context is None else context
         self.bind(target)
 
@@ -70,7 +74,8 @@ class GemmaAssistant:
             raise ValueError("an assistant needs a target that shares its embedding")
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(
-                f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)"
+                f"drafter context is {self.context}, "
+                f"expected 1 to {target.limits.context} (the target's)"
             )
         config, text = self.config, self.config.text
         kv = {kind: TargetKv(*target.kv(kind)) for kind in dict.fromkeys(text.layer_types)}
@@ -88,10 +93,8 @@ class GemmaAssistant:
             dtype=target.dtype,
             device=target.device,
         )
-        self.enter, self.leave = (
-            w.tensor("pre_projection.weight"),
-            w.tensor("post_projection.weight"),
-        )
+        self.enter = w.tensor("pre_projection.weight")  # [hidden, 2 * the target's hidden]
+        self.leave = w.tensor("post_projection.weight")  # [the target's hidden, hidden]
         self.blocks = [
             GemmaBlock(w.under(f"model.layers.{i}."), text, i, kv[form.layer_type])
             for i, form in enumerate(text.forms)
@@ -123,9 +126,8 @@ class GemmaAssistant:
         if not 0 <= depth <= MAX_DEPTH:
             raise ValueError(f"depth is {depth}, expected 0 to {MAX_DEPTH}")
         chain = chain_after(window, kept, self.buckets)
-        newest = window.positions[
-            chain.last
-        ]  # the last committed row of each slot: rejected ones lie behind it
+        # the last committed row of each slot: rejected ones lie behind it
+        newest = window.positions[chain.last]
         place = WindowRows(
             newest, chain.starts, {kind: rope.at(newest + 1) for kind, rope in self.ropes.items()}
         )
@@ -155,9 +157,12 @@ class FullHead:
 
 
 class ClusteredHead:
-    """Only the tokens of the best few clusters have logits; each of the others counts as one that is 1 below the least of them.
+    """A head with logits for the tokens of the best few clusters only.
 
-    That they are not written out, [rows, vocab], is what makes this head cheap; picks and probabilities are the same."""
+    Each of the other tokens counts as one that is 1 below the least of them. That their logits are
+    not written out, [rows, vocab], is what makes this head cheap; picks and probabilities are the
+    same.
+    """
 
     def __init__(self, w: Weights, head: Tensor, config: AssistantConfig) -> None:
         order = w.tensor("token_ordering", torch.long)
@@ -167,7 +172,10 @@ class ClusteredHead:
             )
         self.head, self.chosen = head, config.chosen
         self.centroids = w.tensor("centroids.weight")  # [clusters, hidden]
-        self.clusters = order.view(config.clusters, -1)  # token ids
+        # [clusters, members] token ids
+        self.clusters = rearrange(
+            order, "(cluster member) -> cluster member", cluster=config.clusters
+        )
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         best_clusters = linear(x, self.centroids).topk(self.chosen).indices
@@ -176,9 +184,8 @@ class ClusteredHead:
         best = logits.amax(1, keepdim=True)
         others = (len(self.head) - ids.shape[1]) * (logits.amin(1) - 1 - best[:, 0]).exp()
         chance = 1 / ((logits - best).exp().sum(1) + others)
-        picks = torch.where(logits == best, ids, len(self.head) - 1).amin(
-            1
-        )  # the lowest id wins; any where a row is faulty
+        # the lowest id wins; any where a row is faulty
+        picks = torch.where(logits == best, ids, len(self.head) - 1).amin(1)
         return picks.int(), chance.nan_to_num(0.0)
 
 

@@ -1,9 +1,10 @@
 """The further layers of an MTP head that has several: layer k makes draft k + 1.
 
-Entry i of layer k pairs the row that layer k - 1 left at entry i with token i + k + 1, as transformers' MtpModel runs them. So
-after n committed tokens only the entries up to n - 1 - k can be final: the k after them are made of drafts. They are provisional,
-made anew each time, and the next commit writes the final ones over them. A commit of m rows makes m entries final in every layer:
-of a row that is fed with the token after position p, layer k gets entry p - k.
+Entry i of layer k pairs the row that layer k - 1 left at entry i with token i + k + 1, as
+transformers' MtpModel runs them. So after n committed tokens only the entries up to n - 1 - k can
+be final: the k after them are made of drafts. They are provisional, rebuilt each time, and the
+next commit writes the final ones over them. A commit of m rows makes m entries final in every
+layer: of a row that is fed with the token after position p, layer k gets entry p - k.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from mtp.targets.layers.blocks import PromptRows, WindowRows
 from mtp.targets.layers.rope import Rotation
 from triton_kernels import Packed
 
-# ids [rows], hidden [rows, hidden], where they sit -> what the layer leaves [rows, hidden], after the head's norm
-Layer = Callable[[Tensor, Tensor, WindowRows | PromptRows], Tensor]
+# ids [rows], hidden [rows, hidden], where they sit -> [rows, hidden] after the head's norm
+HeadLayer = Callable[[Tensor, Tensor, WindowRows | PromptRows], Tensor]
 
 
 class FurtherLayers:
-    """layers: those after the first; rotations: of positions. State: the row that each layer but the last left at its last final
-    entry, of every slot."""
+    """All layers but the first. State: each layer's input row at its last final entry, per slot.
+
+    layers: those after the first
+    rotations: by layer type, of positions [rows]
+    """
 
     def __init__(
         self,
-        layers: Sequence[Layer],
+        layers: Sequence[HeadLayer],
         rotations: Callable[[Tensor], dict[str, Rotation]],
         slots: int,
         hidden: int,
@@ -42,7 +46,11 @@ class FurtherLayers:
         return len(self._layers)
 
     def prefill(self, slot: int, ids: Tensor, out: Tensor, start: int) -> None:
-        """ids: [n] the tokens after positions start..start+n-1; out: [n, hidden] what the first layer left there."""
+        """A chunk of a prompt.
+
+        ids: [n], the tokens after positions start..start + n - 1
+        out: [n, hidden], the first layer's output there
+        """
         stop, first = start + len(ids), start  # first: the position of `out`'s first row
         for k, layer in enumerate(self._layers, 1):
             before = self._lasts[k - 1, slot].clone()
@@ -60,7 +68,10 @@ class FurtherLayers:
                 out = layer(ids[here - start :], hidden, rows)
 
     def feed(self, window: Packed, kept: Tensor, picks: Tensor, out: Tensor) -> None:
-        """out: [bucket, hidden] what the first layer left at the window's rows; the kept ones' picks are the tokens after them."""
+        """The kept rows of a verified window; their picks are the tokens after them.
+
+        kept: [slots] int32; picks: [bucket] int32; out: [bucket, hidden], the first layer's output.
+        """
         slots, rows = window.slots.long(), torch.arange(len(picks), device=picks.device)
         held = (rows < window.starts[-1]) & (window.group_index < kept[slots])
         last = (window.starts[:-1] + kept - 1).clamp(min=0, max=len(picks) - 1)
@@ -75,16 +86,19 @@ class FurtherLayers:
             )
 
     def draft(self, k: int, drafts: Tensor, window: Packed, chain: Chain, rows: Tensor) -> Tensor:
-        """What layer k >= 1 leaves at its k provisional entries: [chains, k, hidden]; the last one gives draft k + 1.
+        """Layer k's output at its k provisional entries, k >= 1: [chains, k, hidden].
 
-        drafts: [chains, k] so far; rows: [chains, k - 1, hidden], what this gave for the layer before."""
+        The last one gives draft k + 1.
+
+        drafts: [chains, k], the drafts so far
+        rows: [chains, k - 1, hidden], what this gave for the layer before
+        """
         chains = len(drafts)
         slots = window.slots.index_select(0, chain.last).long()
         back = torch.arange(k - 1, -1, -1, dtype=torch.int32, device=drafts.device)
         place = (window.positions.index_select(0, chain.last)[:, None] - back).flatten()
-        hidden = torch.cat([self._lasts[k - 1].index_select(0, slots)[:, None], rows], 1).flatten(
-            0, 1
-        )
+        first = self._lasts[k - 1].index_select(0, slots)[:, None]
+        hidden = torch.cat([first, rows], 1).flatten(0, 1)
         active = torch.arange(chains, device=drafts.device) < chain.starts[-1]
         valid = active.repeat_interleave(k) & (place >= 0)
         layer, count = self._layers[k - 1], self._lasts.shape[1]
@@ -97,7 +111,7 @@ class FurtherLayers:
 
     def _run(
         self,
-        layer: Layer,
+        layer: HeadLayer,
         ids: Tensor,
         hidden: Tensor,
         positions: Tensor,

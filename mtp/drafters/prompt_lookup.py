@@ -1,4 +1,7 @@
-"""Prompt look-up: drafts are what followed the last n tokens earlier in the request's own text. No weights, any target."""
+"""Prompt look-up: drafts are what followed the last n tokens earlier in the request's own text.
+
+No weights, any target.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from triton_kernels import Packed
 
 
 class PromptLookup:
-    """The longest suffix of at most `ngram` tokens that occurs earlier wins; among its occurrences, the most recent.
+    """The longest suffix of at most `ngram` tokens that occurs earlier wins, at its last place.
 
-    How many drafts a slot holds varies from 0 (no occurrence) to the depth. It has no confidence of its own: always 0.
+    How many drafts a slot holds varies from 0 (no occurrence) to the depth. It has no confidence of
+    its own: always 0.
     """
 
     max_depth = 7
@@ -22,9 +26,8 @@ class PromptLookup:
         check_ngram(ngram)
         self.context = context
         self._ngram = ngram
-        self._text = torch.zeros(
-            slots, context + 1, dtype=torch.int32, device=device
-        )  # the last column is spare
+        # the last column is spare
+        self._text = torch.zeros(slots, context + 1, dtype=torch.int32, device=device)
         self._lengths = torch.zeros(slots, dtype=torch.int32, device=device)
 
     def bind(self, target: Target) -> None:
@@ -53,9 +56,8 @@ class PromptLookup:
         column = torch.arange(width, device=self._text.device)[None]  # [1, width]
         last = (self._lengths - 1).long()[:, None]  # [slots, 1]
         suffix = torch.ones(slots, width, dtype=torch.bool, device=self._text.device)
-        end = torch.full(
-            (slots, 1), -1, device=self._text.device
-        )  # where the best occurrence ends, -1 = none
+        # where the best occurrence ends, -1 = none
+        end = torch.full((slots, 1), -1, device=self._text.device)
         for back in range(self._ngram):
             token = self._text.gather(1, (last - back).clamp(min=0))
             suffix &= (
@@ -76,5 +78,6 @@ class PromptLookup:
 
 
 def check_ngram(ngram: object) -> None:
+    """Raises ValueError, one line."""
     if isinstance(ngram, bool) or not isinstance(ngram, int) or ngram < 1:
         raise ValueError(f"drafter.ngram is {ngram!r}, expected an integer, at least 1")

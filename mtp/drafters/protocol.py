@@ -13,34 +13,48 @@ from triton_kernels import Packed
 class Drafted(NamedTuple):
     tokens: Tensor  # [slots, depth] int32
     confidence: Tensor  # [slots, depth] fp32, the drafter's own probability of each draft
-    counts: Tensor  # [slots] int32: how many of them count, at most depth; means nothing for slots that did not advance
+    counts: Tensor  # [slots] int32: drafts that count, at most depth; only of slots that advanced
 
 
 class Drafter(Protocol):
     """Proposes the tokens after a committed prefix; what it proposes depends on that prefix alone.
 
-    Contract at a park: a request that is left out of any number of windows loses nothing that later drafts depend on. Its
-    state moves only in `prefill`, `advance` (for slots with kept > 0) and `clear`.
+    Contract at a park: a request that is left out of any number of windows loses nothing that later
+    drafts depend on. Its state moves only in `prefill`, `advance` (for slots with kept > 0) and
+    `clear`.
     """
 
-    context: int  # it is never asked at a position >= this
-    max_depth: int
+    context: int  # it never drafts from a position >= this
+    max_depth: int  # most drafts of one advance
 
-    def bind(self, target: Target) -> None: ...
+    def bind(self, target: Target) -> None:
+        """All earlier state is gone. Raises ValueError for a target that it is not made for."""
+        ...
 
     def prefill(self, slot: int, ids: Tensor, hidden: Tensor, start: int) -> None:
-        """Entries start..start+n-1 of the slot: entry i pairs the target's hidden row i (hidden [n, hidden]) with token i + 1.
+        """Entries start..start + n - 1 of the slot, from a chunk of its prompt.
 
-        ids: the n + 1 tokens from `start` on."""
+        Entry i pairs the target's hidden row i with token i + 1.
+
+        ids: [n + 1] int, the tokens from `start` on; hidden: [n, hidden] of the target.
+        """
         ...
 
     def advance(
         self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
     ) -> Drafted:
-        """After a commit: kept rows are fed with the target's hidden rows and picks, then `depth` drafts are chained.
+        """After a commit: feeds the kept rows, then chains `depth` drafts.
 
-        kept [slots] int32; picks [bucket] int32, hidden [bucket, hidden]: of the window's rows. Entries made while chaining
-        are provisional: the next advance overwrites them. Slots with kept = 0 are not changed."""
+        The kept rows are fed with the target's hidden rows and picks. Entries made while chaining
+        are provisional: the next advance overwrites them. Slots with kept = 0 are not changed.
+
+        kept: [slots] int32
+        picks: [bucket] int32, hidden: [bucket, hidden], of the window's rows
+
+        Raises ValueError for a depth that the drafter does not have.
+        """
         ...
 
-    def clear(self, slot: int) -> None: ...
+    def clear(self, slot: int) -> None:
+        """Nothing of the slot's past is left."""
+        ...

@@ -1,4 +1,7 @@
-"""The Qwen family's own MTP head: an attention layer, seldom several, that reads the target's hidden rows and chains on its own."""
+"""The Qwen family's own MTP head, which reads the target's hidden rows and chains on its own.
+
+It is one attention layer, rarely several.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,22 @@ from triton_kernels import Packed
 
 
 class QwenMtp:
-    """See `Drafter`. Entry i of a slot pairs the target's hidden row i (after its last norm) with token i + 1.
+    """See `Drafter`. Entry i pairs the target's hidden row i (after its last norm) with token i +
+    1.
 
-    Embedding and head are the target's; of the head only the rows of a sidecar's `draft_vocab`, where it has one: then drafts are
-    of these tokens, and confidence is over them. buckets: the chain's row count is rounded up as a window's is, so that drafts do not
-    depend on company either. context: its own limit, None = the target's. Refuses, in one line, a checkpoint without these
-    tensors, with more of them, or with other shapes.
+    Embedding and head are the target's. Where a sidecar has a `draft_vocab`, only these rows of the
+    head are used: drafts are of these tokens, and confidence is over them.
 
-    Of several layers (config.json: mtp_num_hidden_layers or num_mtp_layers) the k-th makes draft k + 1, see `FurtherLayers`;
-    projection and norms are shared, as in the Qwen layout. Drafts beyond the last layer chain on that one's own rows, which is
-    what everyone does where there is only one.
+    Of several layers (config.json: mtp_num_hidden_layers or num_mtp_layers) layer k makes draft k +
+    1, see `FurtherLayers`; projection and norms are shared, as in the Qwen layout. Drafts beyond
+    the last layer chain on that layer's own rows, as they do in a head of one layer.
+
+    buckets: the chain's row count is rounded up as a window's is, so that drafts do not depend on
+    the other requests in the batch
+    context: its own limit, None = the target's
+
+    Raises ValueError, one line, for a checkpoint without these tensors, with more of them, or with
+    other shapes.
     """
 
     max_depth = MAX_DEPTH
@@ -56,18 +65,20 @@ class QwenMtp:
 
     @torch.inference_mode()
     def bind(self, target: Target) -> None:
-        """Its weights and cache go where the target's are; all earlier state is gone."""
+        """Weights and cache go where the target's are; all earlier state is gone. See `Drafter`."""
         config = self.config
         if not isinstance(target, TextTarget) or (target.hidden_size, target.limits.vocab) != (
             config.hidden,
             config.vocab,
         ):
             raise ValueError(
-                f"this MTP head needs the target it was trained with (hidden size {config.hidden}, {config.vocab} tokens)"
+                "this MTP head needs the target it was trained with "
+                f"(hidden size {config.hidden}, {config.vocab} tokens)"
             )
         if not 1 <= self.context <= target.limits.context:
             raise ValueError(
-                f"drafter context is {self.context}, expected 1 to {target.limits.context} (the target's)"
+                f"drafter context is {self.context}, "
+                f"expected 1 to {target.limits.context} (the target's)"
             )
         self.target = target
         self.draft_vocab = (
@@ -75,9 +86,8 @@ class QwenMtp:
             if self._vocab is None
             else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
         )
-        self.head = (
-            None if self.draft_vocab is None else target.head[self.draft_vocab.long()]
-        )  # [draft vocab, hidden]
+        # [draft vocab, hidden]
+        self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]
         shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
         w = self._checkpoint.read(
             shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device
@@ -93,7 +103,7 @@ class QwenMtp:
             target.limits.context + MAX_DEPTH,
             target.device,
         )
-        # chained entries run past the last position that is asked for
+        # chained entries run past the last position that is drafted from
         form, length = config.attention, self.context + MAX_DEPTH
         self.caches = [
             KvCache(form, target.slots, length, target.dtype, target.device)
@@ -173,7 +183,9 @@ class QwenMtp:
     def _run(
         self, layer: Block, ids: Tensor, hidden: Tensor, place: WindowRows | PromptRows
     ) -> Tensor:
-        """[rows, hidden] after the head's norm: what its logits are read from, and what it chains on."""
+        """[rows, hidden] after the head's norm: its logits are read from it, its chain continues
+        it.
+        """
         x = self._enter(ids, hidden)
         return self.norm(layer(x, place)).to(x.dtype)
 
@@ -185,14 +197,15 @@ class QwenMtp:
 
 
 def head_config(checkpoint: Checkpoint) -> QwenConfig:
-    """Refuses, in one line, a family without such heads and one of more layers than drafts are made."""
+    """Raises ValueError, one line, for a family without MTP heads and for too many layers."""
     try:
         config = QwenConfig.read(checkpoint.config)
     except ValueError as error:
         raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error
     if config.mtp_layers > MAX_DEPTH:
         raise ValueError(
-            f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, supported: 1 to {MAX_DEPTH}"
+            f"checkpoint {checkpoint.path}: {config.mtp_layers} MTP layers, "
+            f"supported: 1 to {MAX_DEPTH}"
         )
     return config
 

@@ -1,4 +1,7 @@
-"""A sidecar: a folder with a drafter for a target that lies elsewhere. What its config.json says besides the target's settings."""
+"""A sidecar: a folder with a drafter for a target that lies elsewhere.
+
+What its config.json says besides the target's settings.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ EMBEDDING = "model.embed_tokens.weight"
 
 
 def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
-    """`draft_vocab`: the tokens that it drafts, ascending ids, so that of equal ones the lowest wins; None: all of the target's.
+    """`draft_vocab`: the tokens that it drafts; None: all of the target's.
 
-    Raises ValueError, one line."""
+    Ascending ids, so that of equal logits the lowest id wins. Raises ValueError, one line.
+    """
     ids = checkpoint.config.get("draft_vocab")
     if ids is None:
         return None
@@ -24,7 +28,8 @@ def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
         or ids != sorted(set(ids))
     ):
         raise ValueError(
-            f"checkpoint {checkpoint.path}: config.json: draft_vocab is no ascending list of token ids from 0 to {size - 1}"
+            f"checkpoint {checkpoint.path}: config.json: "
+            f"draft_vocab is no ascending list of token ids from 0 to {size - 1}"
         )
     return tuple(ids)
 
@@ -35,10 +40,10 @@ def about_target(target: Checkpoint) -> dict[str, Any]:
 
 
 def check_target_of(checkpoint: Checkpoint, target: Checkpoint) -> None:
-    """Refuses, in one line, another target than the one a sidecar says that it was trained with."""
+    """Raises ValueError, one line, for another target than the one the sidecar was trained with."""
     wanted = checkpoint.config.get("mtp_target")
     if wanted is not None and wanted != about_target(target):
         raise ValueError(
-            f"the drafter of {checkpoint.path} was trained with a target of other weights than {target.path}: "
-            "expected the checkpoint it was trained with"
+            f"the drafter of {checkpoint.path} was trained with a target of other weights than "
+            f"{target.path}: expected the checkpoint it was trained with"
         )

@@ -10,7 +10,8 @@ from torch.nn.functional import linear
 
 
 def bit_equal_row_counts(weights: Sequence[Tensor], *, rows: int) -> tuple[int, ...]:
-    """Row counts of 1..rows at which a product with every weight [out, in] gives row 0 the bits it has at `rows` rows."""
+    """Row counts of 1..rows at which a product with every weight [out, in] gives row 0 the bits
+    it has at `rows` rows."""
     generator = torch.Generator().manual_seed(0)
     equal = set(range(1, rows + 1))
     shapes = {(tuple(weight.shape), weight.dtype): weight for weight in weights}  # one of each form

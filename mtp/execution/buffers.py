@@ -1,4 +1,5 @@
-"""The device's tables, allocated once, before any capture: one object owns every slot's state and the window in work."""
+"""The device's tables, allocated once, before any capture: one object owns every slot's state
+and the window in work."""
 
 from __future__ import annotations
 
@@ -14,19 +15,16 @@ from triton_kernels import Accepted, Packed
 
 
 class Buffers:
-    """Per-slot tables, int32. positions: the anchor's == committed length of target and drafter KV.
-
-    depth: most drafts a slot holds; largest_group: most rows a slot gets; rows: most rows of a window, padding included;
-    max_stop_ids: most stop ids a slot can have.
-    """
+    """Per-slot tables, int32. A slot's position is its anchor's: the committed length of target and
+    drafter KV alike."""
 
     def __init__(
         self,
         slots: int,
         *,
-        depth: int,
-        largest_group: int,
-        rows: int,
+        depth: int,  # most drafts a slot holds
+        largest_group: int,  # most rows a slot gets
+        rows: int,  # most rows of a window, padding included
         hidden: int,
         dtype: torch.dtype,
         device: torch.device,
@@ -35,13 +33,12 @@ class Buffers:
             return torch.zeros(*shape, dtype=torch.int32, device=device)
 
         self.slots, self.depth, self.width = slots, depth, largest_group
-        self.max_stop_ids = 16
+        self.max_stop_ids = 16  # of a slot
         self.anchors, self.positions, self.produced = table(slots), table(slots), table(slots)
         self.drafts = table(slots, max(depth, largest_group - 1))
         self.held = table(slots)  # lengths decide: drafts[slot, held[slot]:] mean nothing
-        self.draftable = table(
-            slots
-        )  # 0: the slot's drafter state is lost, it holds no drafts any more
+        # 0: the slot's drafter state is lost, it holds no drafts any more
+        self.draftable = table(slots)
         self.max_new, self.context, self.min_new = table(slots), table(slots), table(slots)
         self.stop_ids, self.stop_counts = table(slots, self.max_stop_ids), table(slots)
         self._of_slot = [value for value in vars(self).values() if isinstance(value, Tensor)]
@@ -54,9 +51,8 @@ class Buffers:
         self.accepted = Accepted(
             table(slots), table(slots, largest_group), table(slots), table(slots)
         )
-        self.results = table(
-            slots, 3 + largest_group + 2 * depth
-        )  # kept, finish, held, tokens, drafts, confidence (bits of fp32)
+        # kept, finish, held, tokens, drafts, confidence (bits of fp32)
+        self.results = table(slots, 3 + largest_group + 2 * depth)
         self._staged = torch.zeros(slots, dtype=torch.int32, pin_memory=device.type == "cuda")
 
     # ---- slots
@@ -97,7 +93,8 @@ class Buffers:
 
     @contextlib.contextmanager
     def dry_run(self) -> Iterator[None]:
-        """Nothing is kept: a commit that runs now changes nothing. The next verify finds the real counts again."""
+        """Nothing is kept: a commit that runs now changes nothing. The next verify finds the
+        real counts again."""
         self.accepted.kept.zero_()
         yield
 
@@ -111,14 +108,16 @@ class Buffers:
         self.produced += kept
 
     def hold(self, kept: Tensor, drafts: Tensor, held: Tensor) -> None:
-        """New drafts [slots, depth] of the slots that kept something, of which the first held[slot] count."""
+        """New drafts [slots, depth] of the slots that kept something, of which the first
+        held[slot] count."""
         moved = kept > 0
         place = self.drafts[:, : drafts.shape[1]]
         place.copy_(torch.where(moved[:, None], drafts, place))
         self.held.copy_(torch.where(moved, held, self.held))
 
     def report(self, held: Tensor, drafts: Tensor, confidence: Tensor) -> None:
-        """What the host reads in its one copy; drafts: [slots, depth] int32; confidence: [slots, depth] fp32."""
+        """What the host reads in its one copy; drafts: [slots, depth] int32; confidence: [slots,
+        depth] fp32."""
         numbers = torch.stack([self.accepted.kept, self.accepted.finish, held], 1)
         row = torch.cat([numbers, self.accepted.tokens, drafts, confidence.view(torch.int32)], 1)
         self.results[:, : row.shape[1]] = row

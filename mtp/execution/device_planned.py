@@ -1,8 +1,10 @@
-"""The model executor whose device plans: from the logits of one window to the inputs of the next, nothing is read by the host.
+"""The model executor whose device plans: from the logits of one window to the inputs of the next,
+nothing is read by the host.
 
-verify: the planned window becomes the one in work, target forward. commit: picks, accepted prefixes and their commit in one launch
-(`advance_window accept`), the target keeps rows, the drafter chains, and the next window is planned and packed in one launch
-(`plan`); where there is no drafter, nothing lies between the two and one launch does both (`all`).
+verify: the planned window becomes the one in work, target forward. commit: picks, accepted prefixes
+and their commit in one launch (`advance_window accept`), the target keeps rows, the drafter chains,
+and the next window is planned and packed in one launch (`plan`); where there is no drafter, nothing
+lies between the two and one launch does both (`all`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from triton_kernels.accept import ERROR
 
 
 class DevicePlanningModel(ModelExecutor):
-    """See `ModelExecutor` and `Planner`. policy: what the device plans by; rows: of a window, always padded to one bucket."""
+    """See `ModelExecutor` and `DevicePlanningExecutor`. policy: what the device plans by; rows:
+    of a window, always padded to one bucket."""
 
     def __init__(
         self, *arguments: Any, policy: RotateGrow | StaticK, rows: int = 8, **options: Any
@@ -43,14 +46,11 @@ class DevicePlanningModel(ModelExecutor):
             return torch.zeros(*shape, dtype=torch.int32, device=self._device)
 
         self._live = table(b.slots)
-        self._caps = table(
-            2, b.slots
-        )  # drafts that may be verified; context, 0 for a slot that is held back
-        self._start, self._start_before = (
-            table(1),
-            table(1),
-        )  # of the rotation: after and before the window that is planned
-        self._start_of_others = table(1)  # where the other side's next window begins
+        # drafts that may be verified; context, 0 for a slot that is held back
+        self._caps = table(2, b.slots)
+        # of the rotation: after and before the window that is planned
+        self._start, self._start_before = table(1), table(1)
+        self._start_of_others = table(1)  # where the other turn's next window begins
         self._staged_starts = table(b.slots + 1)  # of the window that was staged last
         self._next = Packed(
             table(b.rows), table(b.rows), table(b.rows), table(b.rows), table(b.slots + 1)
@@ -99,7 +99,8 @@ class DevicePlanningModel(ModelExecutor):
     def advance(
         self, caps: Mapping[int, int | None], depth: int, *, speculative: bool
     ) -> DevicePlannedWindow:
-        """Stage the next window: as it was planned or, where the host changed a slot, a cap or the side since, planned anew."""
+        """Stage the next window: as it was planned or, where the host changed a slot, a cap or
+        the turn since, planned again."""
         if self._last is not None:
             self._last.fetch()
         slots = range(self.buffers.slots)
@@ -148,7 +149,8 @@ class DevicePlanningModel(ModelExecutor):
 
     @profiled("accept")
     def _accept_in_place(self, stage: Any) -> Advanced:
-        """Picks, accepted prefixes and the slots' move; in stage `all` the next window's plan and rows too."""
+        """Picks, accepted prefixes and the slots' move; in stage `all` the next window's plan
+        and rows too."""
         return self._advance(stage, logits=self._logits, vocab=self.limits.vocab)
 
     @profiled("commit")
@@ -169,7 +171,8 @@ class DevicePlanningModel(ModelExecutor):
 
     @contextlib.contextmanager
     def dry_run(self) -> Iterator[None]:
-        """The planned window is empty: accepting it changes nothing. What is planned meanwhile is taken back."""
+        """The planned window is empty: accepting it changes nothing. What is planned meanwhile
+        is taken back."""
         planned = (*self._next, self._start, self._start_before, self._result)
         kept = [table.clone() for table in planned]
         self._next.starts.zero_()
@@ -183,7 +186,8 @@ class DevicePlanningModel(ModelExecutor):
         return time.perf_counter()
 
     def to_host(self) -> tuple[Tensor, torch.cuda.Event | None]:
-        """The results of the last window on their way to the host, and the event after which they are there."""
+        """The results of the last window on their way to the host, and the event after which
+        they are there."""
         if self._device.type != "cuda":
             return self._result.clone(), None
         self._results_on_host.rotate()
@@ -198,7 +202,8 @@ class DevicePlanningModel(ModelExecutor):
 
 
 class DevicePlannedWindow:
-    """One window that the device planned. Its groups are the host's to know once its results have come."""
+    """One window that the device planned. Its groups are the host's to know once its results
+    have come."""
 
     def __init__(self, executor: DevicePlanningModel, depth: int) -> None:
         self._executor, self._depth = executor, depth
@@ -215,7 +220,8 @@ class DevicePlannedWindow:
         self._executor.commit(self._bucket, self._depth)
 
     def fetch(self) -> None:
-        """The results start their way to the host; the next window may overwrite the device's own."""
+        """The results start their way to the host; the next window may overwrite the device's
+        own."""
         if self._result is None:
             self._result, self._event = self._executor.to_host()
 

@@ -1,4 +1,5 @@
-"""An executor's drafter, and what happens when it fails: that may cost drafts, never tokens, and it is always told."""
+"""An executor's drafter, and what happens when it fails: that may cost drafts, never tokens, and
+it is always reported."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ R = TypeVar("R")
 
 
 class DrafterGuard(Generic[D]):
-    """drafter: None = plain decoding. reload: gives a new one, bound to the target; None = there is no other.
+    """drafter: None = plain decoding. reload: gives a new one, bound to the target; None = there is
+    no other.
 
-    A call that raises drops the drafter; one reload takes its place, every slot in use is reset there, and the call is repeated. What
-    the lost drafter knew of a slot's text is not made again: the slot goes on with what comes from then on. Where the reload or the
-    repeated call fails too, or a slot loses its drafter a second time, that slot holds no drafts from then on. reloads: counted,
-    since what was captured with an earlier drafter must not be replayed.
+    A call that raises drops the drafter; one reload takes its place, every slot in use is reset
+    there, and the call is repeated. What the lost drafter knew of a slot's text is not made again:
+    the slot goes on with what comes from then on. Where the reload or the repeated call fails too,
+    or a slot loses its drafter a second time, that slot holds no drafts from then on. reloads:
+    counted, since what was captured with an earlier drafter must not be replayed.
     """
 
     def __init__(self, drafter: D | None, reload: Callable[[], D] | None = None) -> None:
@@ -33,10 +36,11 @@ class DrafterGuard(Generic[D]):
         self._expected = drafter is not None
         self._in_use: set[int] = set()
         self._reloaded: set[int] = set()  # slots that have lived through a reload
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def admit(self, slot: int) -> None:
-        """The slot begins anew: its state is cleared. A drafter that could not be reloaded has another chance here."""
+        """The slot starts over: its state is cleared. A drafter that could not be reloaded has
+        another chance here."""
         self.release(slot)
         self._in_use.add(slot)
         if self._expected and self.drafter is None:
@@ -45,12 +49,13 @@ class DrafterGuard(Generic[D]):
 
     def release(self, slot: int) -> None:
         self._in_use.discard(slot)
-        self._told.discard(slot)
+        self._reported.discard(slot)
         self._reloaded.discard(slot)
         self.ended.pop(slot, None)
 
     def call(self, action: Callable[[D], R], *, slot: int | None = None) -> R | None:
-        """The action's result; None where there is no drafter, no slot to draft for, or it failed. slot: whom it is for, None = all."""
+        """The action's result; None where there is no drafter, no slot to draft for, or it
+        failed. slot: whom it is for, None = all."""
         if self.drafter is None or not self._drafting:
             return None
         try:
@@ -69,10 +74,10 @@ class DrafterGuard(Generic[D]):
             return None
 
     def speculation_disabled(self, slot: int) -> str | None:
-        """Why the slot's speculation has ended: said once."""
-        if slot not in self.ended or slot in self._told:
+        """Why the slot's speculation has ended: reported once."""
+        if slot not in self.ended or slot in self._reported:
             return None
-        self._told.add(slot)
+        self._reported.add(slot)
         return self.ended[slot]
 
     @property

@@ -1,4 +1,5 @@
-"""The model executor: pack, verify, picks, accept, commit, draft - on tensors, with one device-to-host copy a window."""
+"""The model executor: pack, verify, picks, accept, commit, draft - on tensors, with one
+device-to-host copy a window."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from mtp.drafters.protocol import Drafted, Drafter
 from mtp.execution.buffers import Buffers, copy_into
 from mtp.execution.drafter_guard import DrafterGuard
 from mtp.executor import Outcome, stops_of
-from mtp.graphs import capturing
+from mtp.graphs.capture import capturing
 from mtp.profiling import profiled
 from mtp.request import Request
 from mtp.targets.protocol import Target
@@ -35,24 +36,20 @@ NUMERIC_ERROR = "numeric error: a row of the target's logits holds a NaN or noth
 
 
 class ModelExecutor:
-    """One target, one drafter (None: plain decoding), one set of slots.
-
-    largest_group: most rows a policy gives a slot; depth: most drafts made at once; rows: of a window; buckets: row counts
-    that windows are rounded up to; reload_drafter: gives another drafter, bound to the target, when one fails.
-    """
+    """One target, one drafter, one set of slots."""
 
     def __init__(
         self,
         target: Target,
-        drafter: Drafter | None,
+        drafter: Drafter | None,  # None: plain decoding
         *,
         slots: int,
-        rows: int = 8,
-        largest_group: int,
-        depth: int,
-        buckets: Buckets,
+        rows: int = 8,  # of a window
+        largest_group: int,  # most rows a policy gives a slot
+        depth: int,  # most drafts made at once
+        buckets: Buckets,  # row counts that windows are rounded up to
         device: torch.device,
-        reload_drafter: Callable[[], Drafter] | None = None,
+        reload_drafter: Callable[[], Drafter] | None = None,  # another one, bound, when one fails
     ) -> None:
         if drafter is not None and depth > drafter.max_depth:
             raise ValueError(
@@ -90,7 +87,8 @@ class ModelExecutor:
                 )
         if len(stops) > self.buffers.max_stop_ids:
             raise ValueError(
-                f"request {request.id}: {len(stops)} stop ids, expected at most {self.buffers.max_stop_ids}"
+                f"request {request.id}: {len(stops)} stop ids, "
+                f"expected at most {self.buffers.max_stop_ids}"
             )
 
     def admit(self, slot: int, request: Request) -> None:
@@ -113,13 +111,13 @@ class ModelExecutor:
 
     @torch.inference_mode()
     def prefill(self, slot: int, start: int, stop: int, depth: int) -> Outcome | None:
-        """A chunk of the prompt; the last one ends like a window of one row: the last prompt token."""
+        """A chunk of the prompt; the last one ends like a window of one row: the last prompt
+        token."""
         prompt, b = self._prompts[slot], self.buffers
         logits, hidden = self.target.prefill(slot, prompt[start:stop], start)
         last = stop == len(prompt)
-        fed = (
-            stop - start - int(last)
-        )  # entry i needs token i + 1: the last row's is not known before its pick
+        # entry i needs token i + 1: the last row's is not known before its pick
+        fed = stop - start - int(last)
         text = prompt[start : start + fed + 1]
         self.drafting.call(
             lambda drafter: drafter.prefill(slot, text, hidden[:fed], start), slot=slot
@@ -222,21 +220,23 @@ class ModelExecutor:
     def draft(
         self, window: Packed, kept: Tensor, finish: Tensor, picks: Tensor, depth: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The drafter is fed the kept rows and chains; gives held [slots], drafts and confidence [slots, depth], as the slots hold
-        them now."""
+        """The drafter is fed the kept rows and chains; gives held [slots], drafts and confidence
+        [slots, depth], as the slots hold them now."""
         b = self.buffers
         held = torch.zeros_like(kept)
         drafts = torch.zeros(b.slots, depth, dtype=torch.int32, device=self._device)
         confidence = torch.zeros(b.slots, depth, device=self._device)
 
         def advance(drafter: Drafter) -> tuple[Tensor, Drafted]:
-            # the entry before the anchor's position is the last one fed; past its own context a drafter is not asked
+            # the entry before the anchor's position is the last one fed; past its own context a
+            # drafter is not asked
             room = (drafter.context - b.positions + 1).clamp(min=0)
             fed = torch.where(room > 0, kept, 0)
             return room, drafter.advance(window, fed, picks, b.hidden(len(window.ids)), depth)
 
         if self.drafting.drafter is not None:
-            # a failure inside a capture is the capture's: the window then runs eagerly, and the guard acts there
+            # a failure inside a capture is the capture's: the window then runs eagerly, and the
+            # guard acts there
             advanced = (
                 advance(self.drafting.drafter) if capturing() else self.drafting.call(advance)
             )

@@ -1,4 +1,5 @@
-"""The tape executor: the engine's plans carried out on acceptance tapes, with a virtual clock. Pure Python."""
+"""The tape executor: the engine's plans carried out on acceptance tapes, with a virtual clock.
+Pure Python."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ class TapeDrafter(Protocol):
 
 
 class TapeExecutor:
-    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens. max_depth: of the recorded chains;
-    buckets: row counts that windows are padded to, padding costs as rows do.
+    """tapes: by request id; a tape must reach the request's stop token or its max_new_tokens.
+    max_depth: of the recorded chains; buckets: row counts that windows are padded to, padding costs
+    as rows do.
 
     drafter: None = one that never fails; reload_drafter: see `DrafterGuard`."""
 
@@ -122,7 +124,8 @@ class TapeExecutor:
         )
 
     def _drafts(self, place: _Place, count: int) -> tuple[int, ...]:
-        """Made with the last token as the anchor: the true ones as far as the chain matched, then one that is wrong."""
+        """Made with the last token as the anchor: the true ones as far as the chain matched,
+        then one that is wrong."""
         begin = place.emitted
         right = place.tape.matches[begin - 1]
         if right >= count:
@@ -147,7 +150,8 @@ class TapeExecutor:
         place.position += committed.kept
         if place.emitted > len(tape.tokens):
             raise ValueError(
-                f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end"
+                f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, "
+                "expected one that reaches its end"
             )
         if committed.finish:
             return Outcome(slot, committed)
@@ -175,7 +179,8 @@ class TapeExecutor:
 
 
 class TapeWindow:
-    """The window in work. There is one per executor, as there is one set of window buffers on a device."""
+    """The window in work. There is one per executor, as there is one set of window buffers on a
+    device."""
 
     def __init__(self, executor: TapeExecutor) -> None:
         self._executor = executor

@@ -1,4 +1,5 @@
-"""`grant=drr`: deficit round robin. Turns go around; what a turn uses beyond its quantum, the next turns pay back."""
+"""`grant=drr`: deficit round robin. Turns go around; what a turn uses beyond its quantum, the
+next turns pay back."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from mtp.grants.ring import RingDiscipline, Unit
 
 @dataclass(frozen=True)
 class Drr(RingDiscipline):
-    """budget: the quantum, in tokens by default: a request with a good drafter gets no more tokens than one without."""
+    """budget: the quantum, in tokens by default: a request with a good drafter gets no more
+    tokens than one without."""
 
     unit: Unit = "tokens"
 

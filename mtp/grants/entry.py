@@ -9,28 +9,23 @@ from mtp.request import Request
 
 @dataclass
 class Entry:
-    """One request that holds a grant or is in the ring.
-
-    parked: it has held one (and has a slot); skips: picks that passed it over since it joined the ring; since: the clock then.
-    used, rounds, tokens: of the grant it holds; budget: read when that began. served: tokens of its earlier grants.
-    overdrawn: what it used beyond its budget; lift: tokens a counter begins with (see `Drr`, `Vtc`).
-    """
+    """One request that holds a grant or is in the ring."""
 
     request: Request
-    since: int
-    parked: bool = False
+    since: int  # the clock when it joined the ring
+    parked: bool = False  # it has held a grant, and has a slot
     cancelled: bool = False
-    skips: int = 0
-    budget: float = 0
-    used: float = 0
-    began: int = 0
-    rounds: int = 0
-    tokens: int = 0
-    waited: int = 0
-    served: int = 0
-    grants: int = 0
-    overdrawn: float = 0
-    lift: int = 0
+    skips: int = 0  # picks that passed it over since it joined the ring
+    budget: float = 0  # of the grant it holds, read when that began
+    used: float = 0  # of that budget
+    began: int = 0  # the clock then
+    rounds: int = 0  # of the grant it holds
+    tokens: int = 0  # of the grant it holds
+    waited: int = 0  # rounds others ran before it
+    served: int = 0  # tokens of its earlier grants
+    grants: int = 0  # that have ended
+    overdrawn: float = 0  # what it used beyond its budget: see `Drr`
+    lift: int = 0  # tokens its counter begins with: see `Vtc`
 
     @property
     def received(self) -> int:
@@ -40,13 +35,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grant:
-    """A grant that has ended. began, ended: on the clock of granted rounds; waited: rounds others ran since the request joined
-    the ring (0: it never did); again: it had held one before, so that `waited` is a gap."""
+    """A grant that has ended. Times are on the clock of granted rounds."""
 
     request: str
     began: int
     ended: int
     rounds: int
     tokens: int
-    waited: int
-    again: bool
+    waited: int  # rounds others ran since the request joined the ring; 0: it never did
+    again: bool  # it had held one before, so that `waited` is a gap

@@ -15,14 +15,16 @@ Declines = Callable[[Request], bool]
 
 @dataclass(frozen=True)
 class Turn:
-    """Who acts in a step. caps, by slot: 0 = not now, 1 = its anchor only, None = as many rows as the policy likes."""
+    """Who acts in a step."""
 
+    # By slot: 0 = not now, 1 = its anchor only, None = as many rows as the policy likes.
     caps: Mapping[int, int | None]
     speculative: bool
 
 
 class Grants(Protocol):
-    """The live state of one engine. A request is in one place: holding a grant, in the ring (parked or waiting), or plain."""
+    """The live state of one engine. A request is in one place: holding a grant, in the ring
+    (parked or waiting), or plain."""
 
     @property
     def waiters(self) -> int:
@@ -30,7 +32,8 @@ class Grants(Protocol):
         ...
 
     def promote(self, declines: Declines) -> Iterable[tuple[Request, Picked]]:
-        """Free grants go to the ring's next, one after the other; each is checked again as it is picked."""
+        """Free grants go to the ring's next, one after the other; each is checked again as it is
+        picked."""
         ...
 
     def place(self, request: Request, declines: Declines) -> Place:
@@ -42,11 +45,13 @@ class Grants(Protocol):
         ...
 
     def round(self, request_id: str, tokens: int, seconds: float, *, over: bool) -> None:
-        """A round of the request was committed; over: it has ended, or cannot speculate any longer."""
+        """A round of the request was committed; over: it has ended, or cannot speculate any
+        longer."""
         ...
 
     def cancel(self, request_id: str) -> bool:
-        """Mark an entry of the ring: it ends when it is picked. False: it is in no ring, the engine ends it."""
+        """Mark an entry of the ring: it ends when it is picked. False: it is in no ring, the
+        engine ends it."""
         ...
 
     def decline(self, request_id: str) -> None:

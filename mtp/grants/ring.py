@@ -1,6 +1,8 @@
-"""The holders and the ring: who may speculate, who waits for it, and when that changes. The engine and `grant_schedule` drive it.
+"""The holders and the ring: who may speculate, who waits for it, and when that changes. The engine
+and `grant_schedule` drive it.
 
-A discipline with a ring is `RingDiscipline`, its settings, with up to three decisions of its own; `Ring` is its live state.
+A discipline with a ring is `RingDiscipline`, its settings, with up to three decisions of its own;
+`Ring` is its live state.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from mtp.checks import check_integer
 from mtp.grants.entry import Entry, Grant
 from mtp.grants.protocol import Declines, Picked, Place, Turn
 from mtp.grants.rules import backlog_admits, grant_expired, most_skipped
@@ -21,32 +24,29 @@ Parked = Literal["auto", "wait", "plain"]
 
 @dataclass(frozen=True)
 class RingDiscipline:
-    """budget, in units: what one grant may use while others wait, 0 = grants never end and nobody waits.
+    """What every discipline with a ring can be told.
 
-    skip_cap: how many times an entry may be passed over, 0 = any number; backlog: entries of the ring; holders: grants at once.
-    share: `window` = holders get as many rows as the policy likes, all others one, in the same windows; `tick` = the holders'
-    windows alternate with those of all others. parked: `wait`, `plain` = one row as others; `auto`: wait with tick.
+    share: `window` = holders get as many rows as the policy likes, all others one, in the same
+    windows; `tick` = the holders' windows alternate with those of all others.
+    parked: `wait`; `plain` = one row, as all others; `auto` = wait with `tick`, else plain.
     """
 
-    budget: int = 8
+    budget: int = 8  # of one grant while others wait, in units; 0: no grant ends and nobody waits
     unit: Unit = "rounds"
-    skip_cap: int = 0
-    backlog: int = 2
-    holders: int = 1
+    skip_cap: int = 0  # how many times an entry may be passed over; 0: any number
+    backlog: int = 2  # entries of the ring
+    holders: int = 1  # grants at once
     share: Share = "window"
     parked: Parked = "auto"
 
     def __post_init__(self) -> None:
         for name, least in (("budget", 0), ("skip_cap", 0), ("backlog", 0), ("holders", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"grant.{name} is {value!r}, expected an integer, at least {least}"
-                )
+            check_integer(f"grant.{name}", getattr(self, name), least)
         for name, allowed in (("unit", Unit), ("share", Share), ("parked", Parked)):
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(
-                    f"grant.{name} is {getattr(self, name)!r}, expected one of {', '.join(get_args(allowed))}"
+                    f"grant.{name} is {getattr(self, name)!r}, expected one of "
+                    f"{', '.join(get_args(allowed))}"
                 )
 
     @property
@@ -63,7 +63,8 @@ class RingDiscipline:
         return Ring(self)
 
     def pick(self, ring: Sequence[Entry]) -> int:
-        """The place of the next holder in a ring that is not empty: the skip cap comes before every order."""
+        """The place of the next holder in a ring that is not empty: the skip cap comes before
+        every order."""
         overdue = most_skipped([entry.skips for entry in ring], self.skip_cap)
         return self.prefer(ring) if overdue is None else overdue
 
@@ -80,10 +81,11 @@ class RingDiscipline:
 
 
 class Ring:
-    """holding: by request id; ring: parked and waiting entries, in the order they joined; everyone else decodes plainly.
+    """holding: by request id; ring: parked and waiting entries, in the order they joined; everyone
+    else decodes plainly.
 
-    budget: read when a grant begins, so that a change holds from the next grant on. clock: granted rounds so far. log: the
-    grants that have ended.
+    budget: read when a grant begins, so that a change holds from the next grant on. clock: granted
+    rounds so far. log: the grants that have ended.
     """
 
     def __init__(self, discipline: RingDiscipline) -> None:
@@ -103,7 +105,8 @@ class Ring:
         return sum(not entry.parked for entry in self.ring)
 
     def place(self, request: Request, declines: Declines) -> Place:
-        """A free grant is taken at once; else the request waits where the ring has room for it; else it is plain."""
+        """A free grant is taken at once; else the request waits where the ring has room for it;
+        else it is plain."""
         entry = Entry(request, self.clock)
         if len(self.holding) < self.discipline.holders and not self.ring:
             if declines(request):
@@ -118,7 +121,8 @@ class Ring:
         return "waiting"
 
     def promote(self, declines: Declines) -> Iterator[tuple[Request, Picked]]:
-        """Every pick passes the others over, also one that ends in a cancel or a decline: then the next is taken."""
+        """Every pick passes the others over, also one that ends in a cancel or a decline: then
+        the next is taken."""
         while self.ring and len(self.holding) < self.discipline.holders:
             entry = self.ring.pop(self.discipline.pick(self.ring))
             for other in self.ring:
@@ -145,9 +149,8 @@ class Ring:
         entry.tokens += tokens
         self.clock += 1
         if not over and grant_expired(entry.used, entry.budget, len(self.ring)):
-            entry.overdrawn = min(
-                entry.used - entry.budget, charge
-            )  # what it used while nobody waited is free
+            # what it used while nobody waited is free
+            entry.overdrawn = min(entry.used - entry.budget, charge)
             self._park(entry)
 
     def cancel(self, request_id: str) -> bool:
@@ -207,7 +210,8 @@ class Ring:
     # ---- whose turn it is
 
     def turn(self, streams: Mapping[int, Stream]) -> Turn:
-        """`window`: all at once. `tick`: holders and others strictly alternate while both have work."""
+        """`window`: all at once. `tick`: holders and others strictly alternate while both have
+        work."""
         caps = {slot: self._cap(stream.request.id) for slot, stream in streams.items()}
         if self.discipline.share == "window":
             return Turn(caps, None in caps.values())

@@ -1,4 +1,5 @@
-"""`grant=rotate`: the published scheduler. The highest priority first, but nobody is passed over more often than the skip cap."""
+"""`grant=rotate`: the published scheduler. The highest priority first, but nobody is passed over
+more often than the skip cap."""
 
 from __future__ import annotations
 

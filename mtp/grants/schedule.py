@@ -12,14 +12,14 @@ from mtp.request import Request
 
 @dataclass(frozen=True)
 class Job:
-    """A request that ends with its `rounds`-th round. cancelled: it is cancelled while it is in the ring; declined: the policy
-    declines it. Both are noticed when it is picked, or before its first round."""
+    """A request that ends with its `rounds`-th round. That it is cancelled or declined is noticed
+    when it is picked, or before its first round."""
 
     id: str
     rounds: int
     priority: int = 1
-    cancelled: bool = False
-    declined: bool = False
+    cancelled: bool = False  # while it is in the ring
+    declined: bool = False  # by the policy
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -29,8 +29,8 @@ class Job:
 def grant_schedule(
     jobs: Sequence[Job], *, budget: int, backlog: int = 2, skip_cap: int = 2
 ) -> list[tuple[str, int]]:
-    """(id, rounds) of every grant, in order. The first job is admitted; the rest arrive after the check that follows its first
-    round. Jobs that decode plainly are not in it."""
+    """(id, rounds) of every grant, in order. The first job is admitted; the rest arrive after
+    the check that follows its first round. Jobs that decode plainly are not in it."""
     discipline = Rotate(budget=budget, backlog=backlog, skip_cap=skip_cap)
     return play(discipline.open(1 + backlog), jobs)
 

@@ -1,4 +1,5 @@
-"""`grant=srpt`: shortest remaining first. The most throughput, and no fairness: a long request may wait for ever."""
+"""`grant=srpt`: shortest remaining first. The most throughput, and no fairness: a long request
+may wait for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from mtp.grants.rules import highest
 
 @dataclass(frozen=True)
 class Srpt(RingDiscipline):
-    """Remaining: tokens it may still emit, which its client has set; where it ends earlier is not known."""
+    """Remaining: tokens it may still emit, which its client has set; where it ends earlier is
+    not known."""
 
     def prefer(self, ring: Sequence[Entry]) -> int:
         return highest([entry.received - entry.request.max_new_tokens for entry in ring])

@@ -1,4 +1,5 @@
-"""Figures of the grants of one run, from their records alone. Rounds are granted rounds, of all holders together."""
+"""Figures of the grants of one run, from their records alone. Rounds are granted rounds, of all
+holders together."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from mtp.request import Finished
 
 
 def grant_stats(grants: Grants) -> dict[str, Any]:
-    """The `grants` of metrics.json; with `grant=off`, where nobody holds or waits, there is nothing to count: all None."""
+    """The `grants` of metrics.json; with `grant=off`, where nobody holds or waits, there is
+    nothing to count: all None."""
     if isinstance(grants, Ring):
         return stats_of(grants.log, ring_peak=grants.ring_peak, live_peak=grants.live_peak)
     assert isinstance(grants, Everyone)
@@ -24,10 +26,11 @@ def grant_stats(grants: Grants) -> dict[str, Any]:
 
 
 def stats_of(log: Sequence[Grant], *, ring_peak: int, live_peak: int) -> dict[str, Any]:
-    """A gap: rounds others ran between two grants of a request. switches: grants that began after another request's.
+    """A gap: rounds others ran between two grants of a request. switches: grants that began after
+    another request's.
 
-    jain_rounds, jain_tokens: Jain's index (1 = equal, 1/n = one has all) over the requests, of the rounds and of the granted
-    tokens each got per round run while it was present."""
+    jain_rounds, jain_tokens: Jain's index (1 = equal, 1/n = one has all) over the requests, of
+    the rounds and of the granted tokens each got per round run while it was present."""
     gaps = [grant.waited for grant in log if grant.again]
     present = _presence(log)
     rounds: dict[str, int] = defaultdict(int)
@@ -48,8 +51,9 @@ def stats_of(log: Sequence[Grant], *, ring_peak: int, live_peak: int) -> dict[st
 
 
 def request_grants(grants: Grants, finished: Iterable[Finished]) -> dict[str, dict[str, Any]]:
-    """By request: grants held, mean rounds of one, longest gap in rounds, stall_s = its longest wait between two deliveries of
-    tokens, and why its speculation ended early. With `grant=off`, and for requests that never held one, the first three are None.
+    """By request: grants held, mean rounds of one, longest gap in rounds, stall_s = its longest
+    wait between two deliveries of tokens, and why its speculation ended early. With `grant=off`,
+    and for requests that never held one, the first three are None.
     """
     own: dict[str, list[Grant]] = defaultdict(list)
     for grant in grants.log if isinstance(grants, Ring) else ():

@@ -1,4 +1,5 @@
-"""`grant=strict`: the highest priority first, first come first served within it. The lowest may wait for ever."""
+"""`grant=strict`: the highest priority first, first come first served within it. The lowest may
+wait for ever."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from mtp.grants.rules import highest
 
 @dataclass(frozen=True)
 class Vtc(RingDiscipline):
-    """A newcomer's counter begins at the lowest of those present: nobody saves up a claim by staying away."""
+    """A newcomer's counter begins at the lowest of those present: nobody saves up a claim by
+    staying away."""
 
     def prefer(self, ring: Sequence[Entry]) -> int:
         return highest([-counter(entry) for entry in ring])

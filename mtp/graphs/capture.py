@@ -27,5 +27,5 @@ def under_way():
 
 
 def capturing() -> bool:
-    """Whether what runs now is being captured, or warmed up for it: its failures belong to the capture."""
+    """Whether a capture or its warm-up is under way: failures then belong to the capture."""
     return _depth > 0

@@ -29,9 +29,11 @@ DATA_SHAPES = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::
 
 
 class CpuGraph:
-    """Recorded operations on fixed storages; a replay runs them again and writes the results to the same places.
+    """Recorded operations; a replay runs them again and writes the results to the same places.
 
-    Results hold no values before the first replay, nor after `reset`, when the memory is no longer the graph's: both are poisoned."""
+    Results hold no values before the first replay, nor after `reset`, when the memory is no longer
+    the graph's: both times they are poisoned.
+    """
 
     def __init__(self, release: Callable[[int], None]) -> None:
         self.calls: list[tuple[Any, tuple, dict, list[Tensor]]] = []
@@ -59,16 +61,19 @@ class CpuGraph:
 
 
 class CpuGraphs:
-    """Every torch operation and every kernel (one opaque operation each) is recorded, none takes effect, new results are
-    poisoned, and what reads the host or shapes by data is refused: work that a CUDA graph would break on fails here too."""
+    """A backend that records every torch operation and every kernel (one opaque operation each).
+
+    While recording, nothing takes effect, new results are poisoned, and what reads the host or
+    shapes by data is refused: work that a CUDA graph would break on fails here too.
+    """
 
     def __init__(self, dry_run: DryRun) -> None:
-        self._resting = dry_run
+        self._dry_run = dry_run
         self._bytes = 0
         self._recording = False
 
     def warm(self, work: Work) -> None:
-        with self._resting(), under_way():
+        with self._dry_run(), under_way():
             work()
 
     @torch.inference_mode()
@@ -105,7 +110,7 @@ class _Recorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; True would make the first capture import the whole compiler, for more than a second."""
+        """Nothing is compiled here; True would import the whole compiler: over a second."""
         return False
 
     def refuse(self, what: str) -> None:
@@ -124,7 +129,8 @@ class _Recorder(TorchDispatchMode):
             raise CaptureError(self.broken)
         written = _written(func, args, kwargs)
         before = [tensor.clone() for tensor in written]
-        self.inside = True  # an operation of ours is one launch: what its twin reads on a CPU is its own affair
+        # an operation of ours is one launch: what its twin reads on a CPU is its own affair
+        self.inside = True
         try:
             values = func(*args, **kwargs)
         finally:

@@ -13,25 +13,24 @@ from mtp.layouts.cache import Graph
 
 
 class CudaGraphs:
-    """resting(): a context in which nothing is kept, so that warming up a commit changes nothing.
+    """A backend of CUDA graphs. dry_run: a context in which a commit changes nothing, for warm-ups.
 
-    torch.cuda.graph is not used: when capture_end raises it leaves the side stream current. Compiled kernels are held by Triton's
-    own caches for the life of the process.
+    torch.cuda.graph is not used: when capture_end raises it leaves the side stream current.
+    Compiled kernels are held by Triton's own caches for the life of the process.
     """
 
     def __init__(self, device: torch.device, dry_run: DryRun) -> None:
-        self._device, self._resting = device, dry_run
+        self._device, self._dry_run = device, dry_run
         self._stream = torch.cuda.Stream(device)
-        self._pools: weakref.WeakSet[Pool] = (
-            weakref.WeakSet()
-        )  # a pool lives as long as a graph in it
+        # a pool lives as long as a graph in it
+        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
         with self._side_stream():  # its matmul workspace must not belong to the first graph's pool
             square = torch.ones(16, 16, device=device)
             torch.mm(square, square)
         self._pool = self._fresh_pool()
 
     def warm(self, work: Work) -> None:
-        with self._resting(), under_way(), self._side_stream(), _memory_errors():
+        with self._dry_run(), under_way(), self._side_stream(), _memory_errors():
             work()
 
     def capture(self, work: Work) -> Graph:
@@ -61,18 +60,20 @@ class CudaGraphs:
 
 
 class Pool:
-    """Memory that graphs share. broken: the driver did not end a capture well, and takes no more captures into this pool."""
+    """Memory that graphs share."""
 
     def __init__(self, device: torch.device, stream: torch.cuda.Stream) -> None:
-        self.broken = False
+        self.broken = False  # a capture did not end well: the driver takes no more into this pool
         self._handle, self._stream = torch.cuda.graph_pool_handle(), stream
         place = torch.zeros(1, device=device)
         torch.cuda.synchronize(device)
-        # torch refuses a pool that has lost its last graph, which happens whenever the cache is empty: this one stays
+        # torch refuses a pool that has lost its last graph, as an empty cache's has: this one stays
         self._keeper = place, self.capture(partial(_touch, place))
 
     def capture(self, work: Work) -> torch.cuda.CUDAGraph:
-        """Captured and instantiated, or the work's own error and a stream that is not capturing any more."""
+        """The graph, captured and instantiated; else the work's own error, the stream back to
+        normal.
+        """
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(self._stream):
@@ -81,9 +82,7 @@ class Pool:
                 try:
                     work()
                 except BaseException:
-                    with contextlib.suppress(
-                        Exception
-                    ):  # it would only say that the capture is broken
+                    with contextlib.suppress(Exception):  # only that the capture is broken
                         self._end(graph)
                     raise
                 self._end(graph)

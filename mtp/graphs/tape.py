@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 
 class TapeGraphs:
-    """spend: lets virtual seconds pass; capture_s: those of one captured phase; graph_bytes: what it is said to hold."""
+    """A backend on virtual time.
+
+    spend: lets virtual seconds pass
+    capture_s: seconds of one captured phase
+    graph_bytes: bytes that each live graph is reported to hold
+    """
 
     def __init__(
         self, spend: Callable[[float], None], *, capture_s: float, graph_bytes: int = 0

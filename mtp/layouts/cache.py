@@ -1,4 +1,5 @@
-"""A bounded LRU of captured graph pairs. Pure Python: graphs come from a backend, windows from the executor."""
+"""A bounded LRU of captured graph pairs. Pure Python: graphs come from a backend, windows from
+the executor."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from mtp.errors import print_error
+from mtp.executor import Path, PhaseTimes
+from mtp.layouts.layout import LayoutStats, timed_phases
 from mtp.profiling import profiled
 
-Path = Literal["eager", "replayed", "capturing"]
 RETRIES = 2  # failed captures of one key after which it stays eager
 
 
@@ -26,11 +28,13 @@ class Graph(Protocol):
 
 class GraphBackend(Protocol):
     def warm(self, work: Callable[[], None]) -> None:
-        """Run `work` once with nothing kept, so that nothing is loaded, compiled or allocated for the first time in a capture."""
+        """Run `work` once with nothing kept, so that nothing is loaded, compiled or allocated
+        for the first time in a capture."""
         ...
 
     def capture(self, work: Callable[[], None]) -> Graph:
-        """Captured *and* instantiated, or an exception and nothing left; MemoryError when memory ran out. Executes nothing."""
+        """Captured *and* instantiated, or an exception and nothing left; MemoryError when memory
+        ran out. Executes nothing."""
         ...
 
     def pool_bytes(self) -> int:
@@ -39,39 +43,12 @@ class GraphBackend(Protocol):
 
 
 class WindowPhases(Protocol):
-    """The two phases of a window. `verify` may run any number of times; `commit` exactly once with its kept counts."""
+    """The two phases of a window. `verify` may run any number of times; `commit` exactly once
+    with its kept counts."""
 
     def verify(self) -> None: ...
 
     def commit(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class LayoutStats:
-    """misses: windows whose key had no pair; captures: pairs captured; failures: captures that failed; bytes: held now."""
-
-    hits: int = 0
-    misses: int = 0
-    captures: int = 0
-    evictions: int = 0
-    failures: int = 0
-    capture_s: float = 0.0
-    bytes: int = 0
-    given_up: bool = False
-
-
-@dataclass(frozen=True)
-class PhaseTimes:
-    """Seconds of one window: of each phase, and of a capture before them. path: `capturing` if one was tried, failed or not."""
-
-    verify: float
-    commit: float
-    capture: float = 0.0
-    path: Path = "eager"
-
-    @property
-    def total(self) -> float:
-        return self.verify + self.commit + self.capture
 
 
 @dataclass(frozen=True)
@@ -93,10 +70,12 @@ class _Pair:
 
 
 class LayoutCache:
-    """Replays a window's pair of graphs, captures it, or runs the window eagerly: always the same tokens.
+    """Replays a window's pair of graphs, captures it, or runs the window eagerly: always the same
+    tokens.
 
-    capacity: most pairs held; capture_on: a key is captured at its n-th sight; give_up_after: captures without a hit in
-    between after which nothing is captured any more (None: never); clock: seconds, once the work before it is done.
+    capacity: most pairs held; capture_on: a key is captured at its n-th sight; give_up_after:
+    captures without a hit in between after which nothing is captured any more (None: never); clock:
+    seconds, once the work before it is done.
     """
 
     def __init__(
@@ -178,7 +157,8 @@ class LayoutCache:
 
     @profiled("capture")
     def _capture(self, key: Hashable, window: WindowPhases) -> None:
-        """A pair, or nothing at all. Room is made first, so that there are never more than `capacity` pairs."""
+        """A pair, or nothing at all. Room is made first, so that there are never more than
+        `capacity` pairs."""
         while len(self._pairs) >= self._capacity:
             self._evict_oldest()
         began = self._clock()
@@ -192,7 +172,8 @@ class LayoutCache:
             self._failed[key] += 1
             self._counts["failures"] += 1
             print_error(
-                f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window runs eagerly"
+                f"capture of layout {key} failed ({type(fault).__name__}: {fault}); the window "
+                "runs eagerly"
             )
             return
         finally:
@@ -220,14 +201,3 @@ class LayoutCache:
     def _evict_oldest(self) -> None:
         self._pairs.popitem(last=False)[1].reset()
         self._counts["evictions"] += 1
-
-
-def timed_phases(
-    verify: Callable[[], None], commit: Callable[[], None], clock: Callable[[], float]
-) -> PhaseTimes:
-    """Run both phases of a window."""
-    began = clock()
-    verify()
-    verified = clock()
-    commit()
-    return PhaseTimes(verified - began, clock() - verified)

@@ -1,44 +1,19 @@
-"""How a planned window is run: eagerly, or through captured graphs under a key."""
+"""Windows through captured graphs under a key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from mtp.executor import StagedWindow
-from mtp.layouts.cache import LayoutCache, LayoutStats, PhaseTimes, timed_phases
+from mtp.executor import PhaseTimes, StagedWindow
+from mtp.layouts.cache import LayoutCache
 from mtp.layouts.keys import KEYS, LayoutKey, layout_key
+from mtp.layouts.layout import LayoutStats
 from mtp.windows import Group
 
 
-class Layout(Protocol):
-    """How a planned window is run: eagerly, or through captured graphs under a key."""
-
-    @property
-    def key(self) -> str: ...
-
-    def run(self, groups: Sequence[Group], work: StagedWindow) -> PhaseTimes: ...
-
-    def stats(self) -> LayoutStats: ...
-
-
-class Eager:
-    """`layout=off`."""
-
-    key = "off"
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-
-    def run(self, groups: Sequence[Group], work: StagedWindow) -> PhaseTimes:
-        return timed_phases(work.verify, work.commit, self._clock)
-
-    def stats(self) -> LayoutStats:
-        return LayoutStats()
-
-
 class Keyed:
-    """Windows with the same layout key, and the same graph constants, share a pair of graphs, until a graph epoch ends."""
+    """Windows with the same layout key, and the same graph constants, share a pair of graphs,
+    until a graph epoch ends."""
 
     def __init__(self, key: LayoutKey, cache: LayoutCache) -> None:
         if key not in KEYS:

@@ -16,8 +16,8 @@ KEYS: tuple[LayoutKey, ...] = ("slots", "ordered", "sorted", "rows")
 def layout_key(groups: Iterable[Group], key: LayoutKey) -> Hashable:
     """What two windows must have in common to share a graph.
 
-    `slots`: slot ids and lengths (the published key); `ordered`: lengths in slot order; `sorted`: the multiset of lengths;
-    `rows`: the row count only.
+    `slots`: slot ids and lengths (the published key); `ordered`: lengths in slot order; `sorted`:
+    the multiset of lengths; `rows`: the row count only.
     """
     ordered = sorted((group.slot, group.rows) for group in groups)
     if key == "slots":
@@ -33,11 +33,13 @@ def layout_key(groups: Iterable[Group], key: LayoutKey) -> Hashable:
 
 
 def count_layouts(slots: int, rows: int, sizes: Sequence[int], key: LayoutKey) -> int:
-    """How many different keys windows of 1 to `rows` rows can have, each of `slots` slots out or in with a size of `sizes`."""
+    """How many different keys windows of 1 to `rows` rows can have, each of `slots` slots out or
+    in with a size of `sizes`."""
     distinct = tuple(sorted({size for size in sizes if size <= rows}))
     if slots < 0 or rows < 1 or any(size < 1 for size in distinct):
         raise ValueError(
-            f"slots {slots}, rows {rows}, sizes {list(sizes)}: expected slots >= 0, rows >= 1, sizes >= 1"
+            f"slots {slots}, rows {rows}, sizes {list(sizes)}: expected slots >= 0, rows >= 1, "
+            "sizes >= 1"
         )
 
     @cache

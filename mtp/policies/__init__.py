@@ -1,4 +1,5 @@
-"""Policies: how many rows each slot gets in a window, and how deep the drafter chains after it. One file a policy."""
+"""Policies: how many rows each slot gets in a window, and how deep the drafter chains after it.
+One file a policy."""
 
 from mtp.policies.b1_gate import B1Gate
 from mtp.policies.ema_length import EmaLength
@@ -14,7 +15,16 @@ from mtp.policies.planned.oracle_p import OracleP
 from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow_beta import ShadowBeta
 from mtp.policies.planned.survival_topk import SurvivalTopk
-from mtp.policies.protocol import Decision, Declining, Learning, Policy, SlotResult, WindowResult
+from mtp.policies.protocol import (
+    Deciding,
+    Decision,
+    Declining,
+    Learning,
+    LivePolicy,
+    Policy,
+    SlotResult,
+    WindowResult,
+)
 from mtp.policies.record import Record
 from mtp.policies.rotate_anchors_first import RotateAnchorsFirst
 from mtp.policies.rotate_grow import RotateGrow
@@ -25,6 +35,7 @@ __all__ = [
     "B1Gate",
     "Calibrated",
     "Confidence",
+    "Deciding",
     "Decision",
     "Declining",
     "EmaLength",
@@ -32,6 +43,7 @@ __all__ = [
     "Hindsight",
     "Learning",
     "LeastConfidentFirst",
+    "LivePolicy",
     "MeasuredAB",
     "Oracle",
     "OracleP",

@@ -1,141 +1,144 @@
-"""The other published system's gate: is a speculative round faster than the plain steps that emit as many tokens?"""
+"""The other published system's gate: is a speculative round faster than the plain steps that
+emit as many tokens?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
-from mtp.policies.checks import check_count, check_number, checked_sizes
+from mtp.checks import check_integer, check_number
+from mtp.fields import Tupled
+from mtp.policies.checks import check_sizes
 from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, static_k
 
 
-@dataclass
-class _State:
-    """state: `profiling` (only while samples are taken), `on`, `vetoed` or `default`; pairing: the requests it was decided for."""
-
-    state: str = "profiling"
-    reason: str = "no window yet"
-    pairing: frozenset[str] = frozenset()
-    plain: list[float] = field(default_factory=list)
-    rounds: list[tuple[float, float]] = field(default_factory=list)  # (tokens a slot, seconds)
-    since: int = 0
-    decided: dict[str, int] = field(default_factory=dict)
-    lately: bool = False  # the last window was speculative by plan
-
-
 @dataclass(frozen=True)
 class B1Gate:
-    """speedup = (accepted + 1) * plain time / round time: accepted, the mean of `samples` speculative windows; plain time, the median
-    of `samples` plain probes, taken first. At least `on_at`: speculate; at most `off_at`: plain decoding ("vetoed", with the
-    figures); between: `default_on`.
+    """speedup = (accepted + 1) * plain time / round time. accepted: the mean of `samples`
+    speculative windows; plain time: the median of `samples` plain probes, taken first.
 
-    k: drafts per group while on; retry: windows after a veto until it is measured again (0: when the pairing changes only). A
-    change of the pairing, the set of requests that run, always starts over.
+    A change of the pairing, the set of requests that run, always starts over.
     """
 
-    sizes: tuple[int, ...] = (1, 2, 4)
-    k: int = 3
+    sizes: Tupled[int] = Tupled(1, 2, 4)
+    k: int = 3  # drafts per group while on
     samples: int = 4
-    on_at: float = 1.5
-    off_at: float = 1.0
-    default_on: bool = True
-    retry: int = 256
-    state: _State = field(default_factory=_State, init=False, repr=False, compare=False)
+    on_at: float = 1.5  # speedup from which it speculates
+    off_at: float = 1.0  # speedup down to which it decodes plainly: "vetoed", with the figures
+    default_on: bool = True  # between the two
+    retry: int = 256  # windows from a veto to the next measurement; 0: only with another pairing
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", checked_sizes(self.sizes))
-        check_count("k", self.k, 1)
+        check_sizes(self.sizes)
+        check_integer("policy.k", self.k, 1)
         if self.k + 1 not in self.sizes:
             raise ValueError(
-                f"policy.k is {self.k}, expected one less than a group size: {[size - 1 for size in self.sizes if size > 1]}"
+                f"policy.k is {self.k}, expected one less than a group size: "
+                f"{[size - 1 for size in self.sizes if size > 1]}"
             )
-        check_count("samples", self.samples, 1)
-        check_count("retry", self.retry)
-        check_number("off_at", self.off_at, 0)
-        check_number("on_at", self.on_at, self.off_at)
+        check_integer("policy.samples", self.samples, 1)
+        check_integer("policy.retry", self.retry, 0)
+        check_number("policy.off_at", self.off_at, 0)
+        check_number("policy.on_at", self.on_at, self.off_at)
 
     @property
     def depth(self) -> int:
         return self.k
 
-    def open(self) -> Self:
-        return replace(self)
+    def open(self) -> LiveB1Gate:
+        return LiveB1Gate(self)
+
+
+@dataclass
+class Measurement:
+    """Of one pairing: its samples, then what was decided by them."""
+
+    state: str = "profiling"  # only while samples are taken; then `on`, `vetoed` or `default`
+    reason: str = "no window yet"
+    pairing: frozenset[str] = frozenset()  # the requests it holds for
+    plain: list[float] = field(default_factory=list)  # seconds
+    rounds: list[tuple[float, float]] = field(default_factory=list)  # (tokens a slot, seconds)
+    since: int = 0  # windows since the decision
+
+
+class LiveB1Gate:
+    def __init__(self, settings: B1Gate) -> None:
+        self.settings, self.sizes, self.depth = settings, settings.sizes, settings.depth
+        self.now = Measurement()
+        self.decided: dict[str, int] = {}  # how often, by state
+        self._speculates = False  # in the last window, by plan
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
-        state = self.state
-        pairing = frozenset(view.request for view in slots)
-        if pairing != state.pairing or (
-            self.retry and state.state == "vetoed" and state.since >= self.retry
-        ):
-            reason = (
-                "the pairing has changed"
-                if pairing != state.pairing
-                else f"{self.retry} windows since the veto"
-            )
-            decided = state.decided
-            object.__setattr__(
-                self, "state", state := _State(reason=reason, pairing=pairing, decided=decided)
-            )
-        probing_plain = state.state == "profiling" and len(state.plain) < self.samples
-        off = state.state == "vetoed" or (state.state == "default" and not self.default_on)
-        state.lately = not (probing_plain or off)
+        self._start_over(frozenset(view.request for view in slots))
+        settings, now = self.settings, self.now
+        probing_plain = now.state == "profiling" and len(now.plain) < settings.samples
+        off = now.state == "vetoed" or (now.state == "default" and not settings.default_on)
+        self._speculates = not (probing_plain or off)
         # the last plain probe drafts, so that the first sample after it has drafts to verify
-        last_probe = probing_plain and len(state.plain) == self.samples - 1
-        depth = self.k if state.lately or last_probe else 0
-        return Decision(
-            static_k(
-                slots, k=self.k if state.lately else 0, rows=rows, start=start, sizes=self.sizes
-            ),
-            depth,
-        )
+        last_probe = probing_plain and len(now.plain) == settings.samples - 1
+        k = settings.k if self._speculates else 0
+        plan = static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes)
+        return Decision(plan, settings.k if last_probe else k)
+
+    def _start_over(self, pairing: frozenset[str]) -> None:
+        """Where the pairing is another, or the veto is old."""
+        now, retry = self.now, self.settings.retry
+        if pairing != now.pairing:
+            self.now = Measurement(reason="the pairing has changed", pairing=pairing)
+        elif retry and now.state == "vetoed" and now.since >= retry:
+            self.now = Measurement(reason=f"{retry} windows since the veto", pairing=pairing)
 
     def observe(self, result: WindowResult) -> None:
-        state = self.state
+        now = self.now
         if not result.slots[0].rows:
+            return  # a prefill
+        now.since += 1
+        if now.state != "profiling":
             return
-        state.since += 1
-        if state.state != "profiling":
-            return
-        if not state.lately:
-            state.plain.append(result.seconds)
+        if not self._speculates:
+            now.plain.append(result.seconds)
             return
         whole = [
             part for part in result.slots if not part.committed.finish and part.committed.tokens
         ]
         if not whole or all(part.rows == 1 for part in whole):
             return  # clipped, or nobody had drafts
-        state.rounds.append(
-            (sum(1 + part.committed.accepted for part in whole) / len(whole), result.seconds)
-        )
-        if len(state.rounds) == self.samples:
-            self._decide(state)
+        tokens = sum(1 + part.committed.accepted for part in whole) / len(whole)
+        now.rounds.append((tokens, result.seconds))
+        if len(now.rounds) == self.settings.samples:
+            self._judge()
 
-    def _decide(self, state: _State) -> None:
-        tokens = sum(tokens for tokens, _ in state.rounds) / self.samples
-        seconds = sum(seconds for _, seconds in state.rounds) / self.samples
-        speedup = tokens * median(state.plain) / seconds
-        state.state = (
-            "on" if speedup >= self.on_at else "vetoed" if speedup <= self.off_at else "default"
+    def _judge(self) -> None:
+        settings, now = self.settings, self.now
+        tokens = sum(tokens for tokens, _ in now.rounds) / settings.samples
+        seconds = sum(seconds for _, seconds in now.rounds) / settings.samples
+        speedup = tokens * median(now.plain) / seconds
+        now.state = (
+            "on"
+            if speedup >= settings.on_at
+            else "vetoed"
+            if speedup <= settings.off_at
+            else "default"
         )
-        state.reason = f"speedup {speedup:.2f}, on at {self.on_at:g}, off at {self.off_at:g}"
-        state.since = 0
-        state.decided[state.state] = state.decided.get(state.state, 0) + 1
+        now.reason = f"speedup {speedup:.2f}, on at {settings.on_at:g}, off at {settings.off_at:g}"
+        now.since = 0
+        self.decided[now.state] = self.decided.get(now.state, 0) + 1
 
     def release(self, request: str) -> None:
         """The next window's pairing is another: it starts over there."""
 
     def report(self) -> dict[str, Any]:
-        state = self.state
-        sampled = (
-            f" ({len(state.plain)} plain and {len(state.rounds)} speculative samples so far)"
-            if state.state == "profiling"
+        now = self.now
+        samples = (
+            f" ({len(now.plain)} plain and {len(now.rounds)} speculative samples so far)"
+            if now.state == "profiling"
             else ""
         )
         return {
-            "state": state.state,
-            "reason": state.reason + sampled,
-            "decided": dict(sorted(state.decided.items())),
+            "state": now.state,
+            "reason": now.reason + samples,
+            "decided": dict(sorted(self.decided.items())),
         }

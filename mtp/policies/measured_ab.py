@@ -1,51 +1,32 @@
-"""Two ways to run the batch, tried in turn and timed: the winner stays, and is challenged more and more rarely."""
+"""Two ways to run the batch, tried in turn and timed: the winner stays, and is challenged more
+and more rarely."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
-from mtp.policies.checks import check_count, check_number, checked_sizes
+from mtp.checks import check_integer, check_number
+from mtp.fields import Tupled
+from mtp.policies.checks import check_sizes
 from mtp.policies.protocol import Decision, WindowResult
 from mtp.windows import SlotView, static_k
 
 
-@dataclass
-class _State:
-    """best: arm in force; trying: arm of this trial; left: windows of it, its first `settle` ones not counted; hold: trial lengths
-    the winner runs unchallenged."""
-
-    best: int = 0
-    trying: int = 0
-    left: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    rates: dict[int, float] = field(default_factory=dict)
-    hold: int = 0
-    phase: str = "incumbent"
-    trials: int = 0
-    switches: int = 0
-
-
 @dataclass(frozen=True)
 class MeasuredAB:
-    """arms: drafts per group of either way; window: counted windows of a trial; settle: windows before them that still verify the
-    other arm's drafts; lead: by which a challenger must be faster; backoff: trial lengths between two challenges, one longer with
-    every challenge that is lost, back to the first with one that is won."""
-
-    sizes: tuple[int, ...] = (1, 2, 4)
-    arms: tuple[int, ...] = (3, 1)
-    window: int = 32
-    settle: int = 2
-    lead: float = 0.02
-    backoff: tuple[int, ...] = (4, 16, 64)
-    state: _State = field(init=False, repr=False, compare=False)
+    sizes: Tupled[int] = Tupled(1, 2, 4)
+    arms: Tupled[int] = Tupled(3, 1)  # drafts per group of either way
+    window: int = 32  # counted windows of a trial
+    settle: int = 2  # windows before them that still verify the other arm's drafts
+    lead: float = 0.02  # by which a challenger must be faster
+    # Trial lengths between two challenges: one further with every challenge that is lost, back to
+    # the first with one that is won.
+    backoff: Tupled[int] = Tupled(4, 16, 64)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", checked_sizes(self.sizes))
-        object.__setattr__(self, "arms", tuple(self.arms))
-        object.__setattr__(self, "backoff", tuple(self.backoff))
+        check_sizes(self.sizes)
         allowed = [size - 1 for size in self.sizes]
         if (
             len(self.arms) != 2
@@ -53,66 +34,82 @@ class MeasuredAB:
             or not set(self.arms) <= set(allowed)
         ):
             raise ValueError(
-                f"policy.arms is {list(self.arms)}, expected two different draft counts among {allowed}"
+                f"policy.arms is {list(self.arms)}, expected two different draft counts among "
+                f"{allowed}"
             )
         if not self.backoff:
             raise ValueError("policy.backoff is [], expected trial lengths like [4, 16, 64]")
         for place, value in enumerate(self.backoff):
-            check_count(f"backoff[{place}]", value, 1)
-        check_count("window", self.window, 1)
-        check_count("settle", self.settle)
-        check_number("lead", self.lead, 0)
-        object.__setattr__(self, "state", _State(left=self.window + self.settle))
+            check_integer(f"policy.backoff[{place}]", value, 1)
+        check_integer("policy.window", self.window, 1)
+        check_integer("policy.settle", self.settle, 0)
+        check_number("policy.lead", self.lead, 0)
 
     @property
     def depth(self) -> int:
         return self.arms[0]
 
-    def open(self) -> Self:
-        return replace(self)
+    def open(self) -> LiveMeasuredAB:
+        return LiveMeasuredAB(self)
+
+
+class LiveMeasuredAB:
+    def __init__(self, settings: MeasuredAB) -> None:
+        self.settings, self.sizes, self.depth = settings, settings.sizes, settings.depth
+        self.best = 0  # the arm in force
+        self.trying = 0  # the arm of this trial
+        self.left = settings.window + settings.settle  # windows of this trial
+        self.tokens = 0
+        self.seconds = 0.0
+        self.rates: dict[int, float] = {}  # by arm
+        self.hold = 0  # place in the backoff: how long the winner runs unchallenged
+        self.phase = "incumbent"
+        self.trials = 0
+        self.switches = 0
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
-        k = self.arms[self.state.trying]
+        k = self.settings.arms[self.trying]
         return Decision(static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes), k)
 
     def observe(self, result: WindowResult) -> None:
-        state = self.state
+        settings = self.settings
         if not result.slots[0].rows:
             return  # a prefill
-        if state.left <= self.window:
-            state.tokens += sum(len(part.committed.tokens) for part in result.slots)
-            state.seconds += result.seconds
-        state.left -= 1
-        if state.left == 0:
-            self._judge(state, state.tokens / state.seconds if state.seconds else 0.0)
-            state.tokens, state.seconds, state.left = 0, 0.0, self.window + self.settle
+        if self.left <= settings.window:
+            self.tokens += sum(len(part.committed.tokens) for part in result.slots)
+            self.seconds += result.seconds
+        self.left -= 1
+        if self.left == 0:
+            self._judge(self.tokens / self.seconds if self.seconds else 0.0)
+            self.tokens, self.seconds, self.left = 0, 0.0, settings.window + settings.settle
 
-    def _judge(self, state: _State, rate: float) -> None:
+    def _judge(self, rate: float) -> None:
         """A trial is over: incumbent -> challenger -> the winner holds -> incumbent ..."""
-        if state.phase == "incumbent":
-            state.rates[state.best] = rate
-            state.trying, state.phase = 1 - state.best, "challenger"
-        elif state.phase == "challenger":
-            state.rates[state.trying] = rate
-            state.trials += 1
-            if rate > (1 + self.lead) * state.rates[state.best]:
-                state.best, state.switches, state.hold = state.trying, state.switches + 1, 0
+        backoff = self.settings.backoff
+        if self.phase == "incumbent":
+            self.rates[self.best] = rate
+            self.trying, self.phase = 1 - self.best, "challenger"
+        elif self.phase == "challenger":
+            self.rates[self.trying] = rate
+            self.trials += 1
+            if rate > (1 + self.settings.lead) * self.rates[self.best]:
+                self.best, self.switches, self.hold = self.trying, self.switches + 1, 0
             else:
-                state.hold = min(state.hold + 1, len(self.backoff) - 1)
-            state.trying, state.phase = state.best, f"holding {self.backoff[state.hold]}"
+                self.hold = min(self.hold + 1, len(backoff) - 1)
+            self.trying, self.phase = self.best, f"holding {backoff[self.hold]}"
         else:
-            left = int(state.phase.removeprefix("holding ")) - 1
-            state.phase = f"holding {left}" if left else "incumbent"
+            left = int(self.phase.removeprefix("holding ")) - 1
+            self.phase = f"holding {left}" if left else "incumbent"
 
     def release(self, request: str) -> None:
         """Nothing is kept of a single request."""
 
     def report(self) -> dict[str, Any]:
-        state = self.state
-        rates = {str(self.arms[arm]): rate for arm, rate in sorted(state.rates.items())}
-        reason = f"{state.trials} challenges, {state.switches} won; now {state.phase}"
+        arms = self.settings.arms
         return {
-            "state": f"{self.arms[state.best]} drafts",
-            "reason": reason,
-            "tokens_per_s_by_arm": rates,
+            "state": f"{arms[self.best]} drafts",
+            "reason": f"{self.trials} challenges, {self.switches} won; now {self.phase}",
+            "tokens_per_s_by_arm": {
+                str(arms[arm]): rate for arm, rate in sorted(self.rates.items())
+            },
         }

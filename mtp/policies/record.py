@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from mtp.fields import Tupled
+from mtp.policies.checks import check_depth
 from mtp.policies.protocol import Decision, WindowResult
 from mtp.tape import Tape
 from mtp.tape.stats import tape_stats
@@ -15,48 +17,35 @@ from mtp.windows import SlotView, static_k
 
 @dataclass(frozen=True)
 class Record:
-    """depth: drafts made at every token. Everyone must be allowed to speculate: drafts that are not made cannot be recorded."""
+    """Everyone must be allowed to speculate: drafts that are not made cannot be recorded."""
 
-    depth: int = 7
-    sizes: tuple[int, ...] = (1,)
+    depth: int = 7  # drafts made at every token
+    sizes: Tupled[int] = Tupled(1)
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.depth, bool)
-            or not isinstance(self.depth, int)
-            or not 1 <= self.depth <= 7
-        ):
-            raise ValueError(f"policy.depth is {self.depth}, expected an integer, 1 to 7")
+        check_depth(self.depth, least=1)
 
     def open(self) -> Recording:
-        return Recording(self.depth)
-
-    def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
-        """One row for everyone."""
-        return Decision(static_k(slots, k=0, rows=rows, start=start, sizes=self.sizes), self.depth)
-
-    def observe(self, result: WindowResult) -> None: ...
-
-    def release(self, request: str) -> None: ...
-
-    def report(self) -> dict[str, Any]:
-        return {}
+        return Recording(self)
 
 
 @dataclass(frozen=True)
 class RecordedToken:
-    """An output token, the drafts made with it as the anchor, and the drafter's confidence in each."""
+    """An output token, and what was drafted with it as the anchor."""
 
     token: int
     drafts: tuple[int, ...]
-    confidence: tuple[float, ...]
+    confidence: tuple[float, ...]  # the drafter's own, per draft
 
 
-@dataclass(frozen=True)
-class Recording(Record):
-    """The state: rows, by request."""
+class Recording:
+    def __init__(self, settings: Record) -> None:
+        self.sizes, self.depth = settings.sizes, settings.depth
+        self.rows: dict[str, list[RecordedToken]] = defaultdict(list)  # by request
 
-    rows: dict[str, list[RecordedToken]] = field(default_factory=lambda: defaultdict(list))
+    def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
+        """One row for everyone."""
+        return Decision(static_k(slots, k=0, rows=rows, start=start, sizes=self.sizes), self.depth)
 
     def observe(self, result: WindowResult) -> None:
         for part in result.slots:
@@ -64,6 +53,9 @@ class Recording(Record):
                 RecordedToken(token, part.drafts, part.confidence)
                 for token in part.committed.tokens
             ]
+
+    def release(self, request: str) -> None:
+        """What was recorded of it stays."""
 
     def report(self) -> dict[str, Any]:
         """What the tapes say about the drafter: see `tape_stats`."""

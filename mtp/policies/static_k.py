@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mtp.fields import Tupled
 from mtp.policies.protocol import Decision
 from mtp.windows import SlotView, static_k
 
 
 @dataclass(frozen=True)
 class StaticK:
-    k: int = 0
-    sizes: tuple[int, ...] = (1, 2, 4)
+    k: int = 0  # drafts of a group, and of every chain
+    sizes: Tupled[int] = Tupled(1, 2, 4)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", tuple(self.sizes))
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k + 1 not in self.sizes:
             allowed = ", ".join(str(size - 1) for size in sorted(self.sizes))
             raise ValueError(

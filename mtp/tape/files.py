@@ -1,4 +1,5 @@
-"""tape.parquet: the tapes of one or more requests, one row per output token. polars is imported where it is used."""
+"""tape.parquet: the tapes of one or more requests, one row per output token. polars is imported
+where it is used."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from mtp.tape.columns import Columns
 
 
 def write_columns(path: str | Path, tapes: Mapping[str, Columns]) -> None:
-    """Columns: request, index, token, matches, held (drafts made at the token, null: as many as asked for); confidence_1..D (fp32,
-    null where there was no such draft) and truth_1..D (fp64) where a tape has them. The file appears complete or not at all.
-    Raises ValueError without a tape."""
+    """Columns: request, index, token, matches, held (drafts made at the token, null: as many as
+    asked for); confidence_1..D (fp32, null where there was no such draft) and truth_1..D (fp64)
+    where a tape has them. The file appears complete or not at all. Raises ValueError without a
+    tape."""
     import polars as pl
 
     if not tapes:
@@ -25,7 +27,8 @@ def write_columns(path: str | Path, tapes: Mapping[str, Columns]) -> None:
 
 
 def read_columns(path: str | Path) -> dict[str, Columns]:
-    """The tapes by request, in the order of the file. Raises ValueError, in one line, for what is no tape.parquet."""
+    """The tapes by request, in the order of the file. Raises ValueError, in one line, for what
+    is no tape.parquet."""
     import polars as pl
 
     try:
@@ -36,14 +39,16 @@ def read_columns(path: str | Path) -> dict[str, Columns]:
         ) from wrong
     if missing := {"request", "index", "token", "matches"} - set(frame.columns):
         raise ValueError(
-            f"{path} is no tape: column {sorted(missing)[0]} is missing, expected request, index, token, matches"
+            f"{path} is no tape: column {sorted(missing)[0]} is missing, expected request, index, "
+            "token, matches"
         )
     tapes: dict[str, Columns] = {}
     for (name,), part in frame.group_by("request", maintain_order=True):
         part = part.sort("index")
         if part["index"].to_list() != list(range(len(part))):
             raise ValueError(
-                f"{path}, request {name}: index does not run from 0 to {len(part) - 1}, one row per token"
+                f"{path}, request {name}: index does not run from 0 to {len(part) - 1}, one row "
+                "per token"
             )
         tapes[str(name)] = Columns(
             tuple(part["token"].to_list()),
@@ -75,7 +80,8 @@ def _frame(pl: Any, name: str, tape: Columns) -> Any:
 
 
 def _rows(part: Any, group: str, held: list[int | None] | None) -> tuple[tuple[float, ...], ...]:
-    """The columns group_1.. as one row of values per token. held: how many count; None: those that are not null."""
+    """The columns group_1.. as one row of values per token. held: how many count; None: those
+    that are not null."""
     names = sorted(
         (name for name in part.columns if name.startswith(f"{group}_")),
         key=lambda name: int(name.rpartition("_")[2]),

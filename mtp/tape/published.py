@@ -1,4 +1,5 @@
-"""Published acceptance figures of real drafters, with their sources, and the regimes that are put together from them."""
+"""Published acceptance figures of real drafters, with their sources, and the regimes that are
+put together from them."""
 
 from __future__ import annotations
 
@@ -7,17 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AcceptanceProfile:
-    """survival[j]: share of chains whose first j + 1 drafts were all accepted; task, thinking: of the text it was measured on."""
-
-    survival: tuple[float, ...]
+    survival: tuple[float, ...]  # [j]: share of chains whose first j + 1 drafts were accepted
     target: str
-    task: str
+    task: str  # of the text it was measured on, also thinking
     thinking: bool
     source: str
     note: str
 
     def chain(self, depth: int) -> tuple[float, ...]:
-        """Survival of `depth` drafts. Past the published ones every further draft is as likely as the last: an assumption."""
+        """Survival of `depth` drafts. Past the published ones every further draft is as likely
+        as the last: an assumption."""
         known = self.survival[:depth]
         further = self.survival[-1] / self.survival[-2]
         return known + tuple(
@@ -151,7 +151,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Regime:
-    """A text goes round its parts; whole: each text is of one part only, drawn by the parts' lengths."""
+    """A text goes round its parts; whole: each text is of one part only, drawn by the parts'
+    lengths."""
 
     stretches: tuple[Stretch, ...]
     whole: bool = False
@@ -165,16 +166,13 @@ REGIMES: dict[str, Regime] = {
     "prose": Regime((Stretch(PROSE, ALL_OF_IT),)),
     "chat": Regime((Stretch("glm-5-b", ALL_OF_IT),)),  # service logs
     "think": Regime((Stretch(THINK, ALL_OF_IT),)),
-    "mixed": Regime(
-        (Stretch(CODE, 1), Stretch(PROSE, 1)), whole=True
-    ),  # a request is one or the other
+    # a request is one or the other
+    "mixed": Regime((Stretch(CODE, 1), Stretch(PROSE, 1)), whole=True),
     "switch": Regime((Stretch(CODE, 64), Stretch(PROSE, 64))),  # prose with code blocks
-    "bursty": Regime(
-        (Stretch(PROSE, 48), Stretch("glm-5-a", 12))
-    ),  # short stretches that are nearly copied
-    "agentic": Regime(
-        (Stretch(THINK, 120), Stretch(CODE, 30), Stretch("flash-next-story", 20))
-    ),  # thought, a tool call, a remark
+    # short stretches that are nearly copied
+    "bursty": Regime((Stretch(PROSE, 48), Stretch("glm-5-a", 12))),
+    # thought, a tool call, a remark
+    "agentic": Regime((Stretch(THINK, 120), Stretch(CODE, 30), Stretch("flash-next-story", 20))),
 }
 
 

@@ -1,4 +1,5 @@
-"""What tapes say about a drafter: how far its chains reach, and what its confidence is worth. Pure Python."""
+"""What tapes say about a drafter: how far its chains reach, and what its confidence is worth.
+Pure Python."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ BINS = 10
 
 
 def tape_stats(tapes: Iterable[Tape], depth: int) -> dict[str, Any]:
-    """Over all tokens whose whole chain of `depth` drafts can be judged (the last `depth` of a text cannot).
+    """Over all tokens whose whole chain of `depth` drafts can be judged (the last `depth` of a text
+    cannot).
 
-    survival[j]: share of chains whose first j + 1 drafts are right (a chain that is shorter counts as wrong there); offered: share
-    of tokens with a draft at all. Of first drafts: auc and calibration_error of the confidence (mean distance of confidence from
-    the share that is right, over ten equal bins; None where it never varies), autocorrelation of being right, token to token.
+    survival[j]: share of chains whose first j + 1 drafts are right (a chain that is shorter counts
+    as wrong there); offered: share of tokens with a draft at all. Of first drafts: auc and
+    calibration_error of the confidence (mean distance of confidence from the share that is right,
+    over ten equal bins; None where it never varies), autocorrelation of being right, token to
+    token.
     """
     reach: list[tuple[int, int]] = []
     first: list[tuple[float, bool]] = []

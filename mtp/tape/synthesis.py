@@ -1,15 +1,21 @@
 """Synthetic tapes: texts whose acceptance follows published figures. Needs numpy.
 
-The model. Every place t of a text has a difficulty z_t, a standard normal AR(1) along the text (z_t = r z_(t-1) + sqrt(1 - r^2) e).
-The j-th draft of a chain made at token i aims at token i + j; if all drafts before it are right it is right with probability
+The model. Every place t of a text has a difficulty z_t, a standard normal AR(1) along the text (z_t
+= r z_(t-1) + sqrt(1 - r^2) e).
+The j-th draft of a chain made at token i aims at token i + j; if all drafts before it are right it
+is right with probability
     p_ij = sigmoid(a_j - spread * z_(i+j)),   a_j by the part of the text that token i + j lies in,
-independently of everything else. So neighbouring chains share the difficulty of the tokens they aim at, and hard stretches last.
-The a_j are solved once, in order of depth, so that E[p_i1 ... p_ij] is the published share of chains that survive j drafts: the
+independently of everything else. So neighbouring chains share the difficulty of the tokens they aim
+at, and hard stretches last.
+The a_j are solved once, in order of depth, so that E[p_i1 ... p_ij] is the published share of
+chains that survive j drafts: the
 correlation along a chain is accounted for. p is kept as `Tape.truth`.
 
-Confidence. The drafter sees x = w * (standardised logit p) + sqrt(1 - w^2) * noise, and says sigmoid(offset + slope * (b0 + b1 x)) where
-b0, b1 are the logistic regression of "right" on x at that depth: slope 1, offset 0 is calibrated. w is solved so that x tells right
-first drafts from wrong ones with the AUC asked for. AUC 0.5 is useless: x is noise alone, as wide as the true probabilities.
+Confidence. The drafter sees x = w * (standardised logit p) + sqrt(1 - w^2) * noise, and says
+sigmoid(offset + slope * (b0 + b1 x)) where b0, b1 are the logistic regression of "right" on x at
+that depth: slope 1, offset 0 is calibrated. w is solved so that x tells right first drafts from
+wrong ones with the AUC asked for. AUC 0.5 is useless: x is noise alone, as wide as the true
+probabilities.
 """
 
 from __future__ import annotations
@@ -23,8 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mtp.checks import check_integer, check_number
 from mtp.tape.columns import Columns
 from mtp.tape.published import PROFILES, Regime, regime_of
+from mtp.windows import MAX_DEPTH
 
 Floats = NDArray[np.float64]
 CHAINS = 1 << 15  # of the sample that parameters are solved on
@@ -32,24 +40,21 @@ CHAINS = 1 << 15  # of the sample that parameters are solved on
 
 @dataclass(frozen=True)
 class Synthesis:
-    """How texts are drawn; see the module. regime: of `mtp.tape.published`, or a profile's name; depth: of the chains; correlation: r;
-    spread: of the difficulty, in logits; auc, slope, offset: of the confidence; vocab: token ids are drawn below it."""
+    """How texts are drawn; see the module."""
 
-    regime: str
-    depth: int = 7
-    correlation: float = 0.8
-    spread: float = 1.5
-    auc: float = 0.7
+    regime: str  # of `mtp.tape.published`, or a profile's name
+    depth: int = 7  # of the chains
+    correlation: float = 0.8  # r
+    spread: float = 1.5  # of the difficulty, in logits
+    auc: float = 0.7  # of the confidence, also slope and offset
     slope: float = 1.0
     offset: float = 0.0
-    vocab: int = 32_000
+    vocab: int = 32_000  # token ids are drawn below it
 
     def __post_init__(self) -> None:
         regime_of(self.regime)
-        for name, least, most in (("depth", 1, 7), ("vocab", 2, 2**31 - 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name} is {value!r}, expected an integer, {least} to {most}")
+        check_integer("depth", self.depth, 1, MAX_DEPTH)
+        check_integer("vocab", self.vocab, 2, 2**31 - 1)
         for name, low, high in (
             ("correlation", 0.0, 0.999),
             ("spread", 0, 5),
@@ -57,13 +62,7 @@ class Synthesis:
             ("slope", -10, 10),
             ("offset", -10, 10),
         ):
-            value = getattr(self, name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not low <= value <= high
-            ):
-                raise ValueError(f"{name} is {value!r}, expected {low:g} to {high:g}")
+            check_number(name, getattr(self, name), low, high, what="")
         _solved(self)  # refuses an AUC that cannot be had
 
     def columns(self, length: int, seed: int | tuple[int, ...]) -> Columns:
@@ -84,9 +83,8 @@ class Synthesis:
         truth = _sigmoid(logits)
         right = draw.random(truth.shape) < truth
         matches = np.minimum.accumulate(right, axis=1).sum(1)
-        known = np.minimum(
-            matches, np.arange(length - 1, -1, -1)
-        )  # drafts past the end are not known
+        # drafts past the end are not known
+        known = np.minimum(matches, np.arange(length - 1, -1, -1))
         signal = solved.weight * (logits - solved.mean) / solved.sd + math.sqrt(
             1 - solved.weight**2
         ) * draw.standard_normal(truth.shape)
@@ -100,7 +98,8 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class _Solved:
-    """levels[part, j]: a_j; mean, sd: of logit p by depth; weight: w; base, gain: b0, b1 by depth."""
+    """levels[part, j]: a_j; mean, sd: of logit p by depth; weight: w; base, gain: b0, b1 by
+    depth."""
 
     levels: Floats
     mean: Floats
@@ -139,8 +138,10 @@ def _solved(settings: Synthesis) -> _Solved:
 
     most = auc_of(logits[:, 0], p[:, 0])
     if settings.auc > max(most, 0.5):
-        raise ValueError(f"auc is {settings.auc}, expected 0.5 to {math.floor(100 * most) / 100}: what the true probabilities reach "
-                         f"in regime {settings.regime} with spread {settings.spread:g}")  # fmt: skip
+        raise ValueError(
+            f"auc is {settings.auc}, expected 0.5 to {math.floor(100 * most) / 100}: what the true "
+            f"probabilities reach in regime {settings.regime} with spread {settings.spread:g}"
+        )
     if settings.auc == 0.5:
         return _Solved(levels, mean, sd, 0.0, mean, sd)
     weight = _root(lambda weight: auc_of(signal(weight)[:, 0], p[:, 0]) - settings.auc, 0.0, 1.0)
@@ -151,7 +152,8 @@ def _solved(settings: Synthesis) -> _Solved:
 
 
 def _levels(survival: tuple[float, ...], z: Floats, spread: float) -> Floats:
-    """a_1..a_D such that the mean over the chains z [chains, D] of the product of p is the survival."""
+    """a_1..a_D such that the mean over the chains z [chains, D] of the product of p is the
+    survival."""
     levels, alive = [], np.ones(len(z))
     for j, share in enumerate(survival):
         level = _root(
@@ -167,7 +169,8 @@ def _levels(survival: tuple[float, ...], z: Floats, spread: float) -> Floats:
 
 
 def auc_of(score: Floats, p: Floats) -> float:
-    """How often a right one scores above a wrong one, where each is right with probability p: no draw is needed."""
+    """How often a right one scores above a wrong one, where each is right with probability p: no
+    draw is needed."""
     order = np.argsort(score)
     right, wrong = p[order], 1 - p[order]
     below = np.concatenate([[0.0], np.cumsum(wrong)[:-1]])

@@ -1,4 +1,5 @@
-"""The acceptance tape: a request as a table. What is emitted does not depend on the policy, so this is all there is to it."""
+"""The acceptance tape: a request as a table. What is emitted does not depend on the policy, so
+this is all there is to it."""
 
 from __future__ import annotations
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 class Tape:
     """Row i belongs to output token i.
 
-    tokens[i]: its id; matches[i]: how many leading drafts, made with token i as the anchor, equal the tokens after it (those
-    past the end of the text are not known and not counted); confidence[i]: the drafter's own, per draft of that chain: its
-    length is how many drafts there were. Empty: as many drafts as are asked for, without a confidence.
-    truth[i]: what only an oracle knows, per draft: the probability that it is right if all before it are. Empty: not known.
+    matches[i]: how many leading drafts, made with token i as the anchor, equal the tokens after it;
+    those past the end of the text are not known and not counted.
+    confidence[i]: the drafter's own, per draft of that chain: as many as there were drafts. Empty:
+    as many drafts as are asked for, without a confidence.
+    truth[i]: what only an oracle knows, per draft: the probability that it is right if all before
+    it are. Empty: not known.
     """
 
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  # [i]: its id
     matches: tuple[int, ...]
     confidence: tuple[tuple[float, ...], ...] = ()
     truth: tuple[tuple[float, ...], ...] = ()
@@ -34,12 +37,14 @@ class Tape:
     def __post_init__(self) -> None:
         if not self.tokens or len(self.matches) != len(self.tokens):
             raise ValueError(
-                f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(self.matches)} matches"
+                f"a tape needs one row per token, got {len(self.tokens)} tokens and "
+                f"{len(self.matches)} matches"
             )
         for name in ("confidence", "truth"):
             if (rows := getattr(self, name)) and len(rows) != len(self.tokens):
                 raise ValueError(
-                    f"a tape needs one row per token, got {len(self.tokens)} tokens and {len(rows)} rows of {name}"
+                    f"a tape needs one row per token, got {len(self.tokens)} tokens and "
+                    f"{len(rows)} rows of {name}"
                 )
         if min(self.matches) < 0:
             raise ValueError(f"matches holds {min(self.matches)}, expected 0 or more")
@@ -51,7 +56,8 @@ class Tape:
         drafts: tuple[tuple[int, ...], ...],
         confidence: tuple[tuple[float, ...], ...],
     ) -> Tape:
-        """From what a drafter proposed at every token: drafts[i] are the ids it chained with token i as the anchor."""
+        """From what a drafter proposed at every token: drafts[i] are the ids it chained with
+        token i as the anchor."""
         return cls(
             tokens,
             tuple(leading(chain, tokens[i + 1 :]) for i, chain in enumerate(drafts)),
@@ -59,8 +65,11 @@ class Tape:
         )
 
     @classmethod
-    def synthetic(cls, profile: str, *, length: int = 256, seed: int = 0, **settings: Any) -> Tape:
-        """A tape of `length` tokens drawn after a published profile or a regime; settings: see `mtp.tape.synthesis.Synthesis`."""
+    def synthetic(
+        cls, profile: str, *, length: int = 256, seed: int | tuple[int, ...] = 0, **settings: Any
+    ) -> Tape:
+        """A tape of `length` tokens drawn after a published profile or a regime; settings: see
+        `mtp.tape.synthesis.Synthesis`."""
         from mtp.tape.synthesis import Synthesis
 
         return cls.drawn(Synthesis(profile, **settings), length, seed)
@@ -80,7 +89,8 @@ class Tape:
 
     @classmethod
     def read(cls, path: str | Path, request: str | None = None) -> Tape:
-        """One request of a tape.parquet; None: the only one in it. Raises ValueError where it is not there."""
+        """One request of a tape.parquet; None: the only one in it. Raises ValueError where it is
+        not there."""
         tapes = read_tapes(path)
         if request is None and len(tapes) == 1:
             return next(iter(tapes.values()))
@@ -103,7 +113,8 @@ def write_tapes(path: str | Path, tapes: Mapping[str, Tape]) -> None:
 
 
 def read_tapes(path: str | Path) -> dict[str, Tape]:
-    """By request, in the order of the file. Raises ValueError, in one line, for what is no tape.parquet."""
+    """By request, in the order of the file. Raises ValueError, in one line, for what is no
+    tape.parquet."""
     return {name: Tape(*columns) for name, columns in read_columns(path).items()}
 
 
@@ -116,7 +127,8 @@ def leading(drafts: tuple[int, ...], tokens: tuple[int, ...]) -> int:
 
 
 def text_of(tape: Tape, request: Request, limits: Limits) -> tuple[tuple[int, ...], str]:
-    """What plain decoding of the tape gives, token by token: tokens, and `stop` or `length`. Raises ValueError where it is too short."""
+    """What plain decoding of the tape gives, token by token: tokens, and `stop` or `length`.
+    Raises ValueError where it is too short."""
     stops = frozenset() if request.ignore_stop else limits.stop_ids | request.stop_ids
     most = min(request.max_new_tokens, limits.context - len(request.prompt))
     for place, token in enumerate(tape.tokens[:most], 1):
@@ -124,6 +136,7 @@ def text_of(tape: Tape, request: Request, limits: Limits) -> tuple[tuple[int, ..
             return tape.tokens[:place], "stop"
     if len(tape.tokens) < most:
         raise ValueError(
-            f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one that reaches its end ({most})"
+            f"request {request.id}: its tape ends after {len(tape.tokens)} tokens, expected one "
+            f"that reaches its end ({most})"
         )
     return tape.tokens[:most], "length"

@@ -26,9 +26,15 @@ def load_target(
 ) -> DecoderTarget:
     """The target that a Hugging Face folder's config.json names: see `mtp/targets/families.py`.
 
-    slots: requests at a time; context: most prompt + output tokens of each; dtype: fp32, bf16, stored (fp16 as bf16) or auto, see
-    `choose_dtype`; rows: most rows of a window, padding included; progress: hears bytes read and bytes in all; cache: a folder
-    that keeps what was measured. A folder that cannot be served raises a one-line ValueError."""
+    slots: requests at a time
+    context: most prompt + output tokens of each
+    dtype: fp32, bf16, stored (fp16 as bf16) or auto, see `choose_dtype`
+    rows: most rows of a window, padding included
+    progress: hears bytes read and bytes in all
+    cache: a folder that keeps what was measured
+
+    Raises ValueError, one line, for a folder that cannot be served.
+    """
     checkpoint = check_target(path, context=context, dtype=dtype)
     kind = torch.device(device)
     choice = choose_dtype(
@@ -50,14 +56,17 @@ def load_target(
 
 
 def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) -> Checkpoint:
-    """What can be refused before any weight is read: the folder, its architecture, tokenizer, context and dtype."""
+    """Raises ValueError, one line, for what can be refused before any weight is read.
+
+    That is the folder, its architecture, tokenizer, context and dtype.
+    """
     checkpoint = Checkpoint(path)
     config = text_config(checkpoint)
     config.check_context(context)
     if checkpoint.highest_token is not None and checkpoint.highest_token >= config.vocab:
         raise ValueError(
-            f"checkpoint {checkpoint.path}: its tokenizer has ids up to {checkpoint.highest_token}, "
-            f"but its embedding has {config.vocab} rows"
+            f"checkpoint {checkpoint.path}: its tokenizer has ids up to "
+            f"{checkpoint.highest_token}, but its embedding has {config.vocab} rows"
         )
     check_dtype(dtype)
     return checkpoint

@@ -1,4 +1,4 @@
-"""What every target here is: a decoder with `slots` places, run on windows and on chunks of prompts."""
+"""What every target here is: a decoder with `slots` places, run on windows and prompt chunks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 
 class DecoderTarget(ABC):
-    """See `Target`. rows: most rows (padding included) of a window; progress: hears how much of the weights has been read.
+    """See `Target`.
 
-    A family says which tensors it has and builds itself of them (`weights`, `build`); what it does differently on the way
-    from ids to logits is in `embed`, `enter` and `logits`. Refuses, in one line, a checkpoint whose tensors are missing,
-    unknown or mis-shaped.
+    A family says which tensors it has and builds itself of them (`weights`, `build`); what it does
+    differently on the way from ids to logits is in `embed`, `enter` and `logits`.
+
+    rows: most rows (padding included) of a window
+    progress: hears how much of the weights has been read
+
+    Raises ValueError, one line, for a checkpoint whose tensors are missing, unknown or mis-shaped.
     """
 
     dtype_reason: str = ""  # one line, where the dtype was chosen by measuring
@@ -79,11 +83,15 @@ class DecoderTarget(ABC):
 
     @torch.inference_mode()
     def prefill(self, slot: int, ids: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """See `Target.prefill`. A slot's chunks come in order, the first one at start 0 after `clear`."""
+        """See `Target`. A slot's chunks come in order, the first one at start 0 after `clear`.
+
+        Raises ValueError where the chunk does not fit the slots or the context.
+        """
         stop = start + len(ids)
         if not (0 <= slot < self.slots and 0 <= start < stop <= self.limits.context):
             raise ValueError(
-                f"tokens {start}..{stop - 1} of slot {slot} do not fit {self.slots} slots of {self.limits.context}"
+                f"tokens {start}..{stop - 1} of slot {slot} do not fit "
+                f"{self.slots} slots of {self.limits.context}"
             )
         rotations = self._rotations(torch.arange(start, stop, device=self.device))
         hidden = self._forward(ids, PromptRows(slot, start, rotations))
@@ -91,6 +99,7 @@ class DecoderTarget(ABC):
 
     @torch.inference_mode()
     def verify(self, window: Packed) -> tuple[Tensor, Tensor]:
+        """See `Target`. Raises ValueError for more rows than `rows`."""
         if len(window.ids) > self.rows:
             raise ValueError(
                 f"a window of {len(window.ids)} rows, expected at most {self.rows} (rows)"
@@ -114,10 +123,12 @@ class DecoderTarget(ABC):
             state.clear(slot)
 
     def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
+        """See `Target`. Raises ValueError for a layer type without keys and values."""
         own = {cache.layer_type: cache for cache in self.caches}  # the last of each
         if layer_type not in own:
             raise ValueError(
-                f"layer type is {layer_type!r}, expected {' or '.join(map(repr, own))} (the types that have keys and values)"
+                f"layer type is {layer_type!r}, expected {' or '.join(map(repr, own))} "
+                "(the types that have keys and values)"
             )
         return own[layer_type].keys, own[layer_type].values
 

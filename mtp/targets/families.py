@@ -17,9 +17,8 @@ from mtp.targets.qwen.family import QwenTarget
 
 
 class Family(NamedTuple):
-    read: Callable[
-        [Mapping[str, Any]], TextConfig
-    ]  # config.json's text part -> its settings; ValueError, one line
+    # config.json's text part -> its settings; ValueError, one line
+    read: Callable[[Mapping[str, Any]], TextConfig]
     target: type[DecoderTarget]
 
 
@@ -30,16 +29,18 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(checkpoint: Checkpoint) -> Family:
+    """Raises ValueError, one line, for an architecture that is not supported."""
     kind = checkpoint.config.get("model_type")
     if kind not in FAMILIES:
         raise ValueError(
-            f"checkpoint {checkpoint.path}: model_type is {kind!r}, supported: {', '.join(sorted(FAMILIES))}"
+            f"checkpoint {checkpoint.path}: model_type is {kind!r}, "
+            f"supported: {', '.join(sorted(FAMILIES))}"
         )
     return FAMILIES[kind]
 
 
 def text_config(checkpoint: Checkpoint) -> TextConfig:
-    """Refuses, in one line, an architecture that is not supported."""
+    """Raises ValueError, one line, for an architecture or settings that are not supported."""
     family = family_of(checkpoint)
     try:
         return family.read(checkpoint.config)

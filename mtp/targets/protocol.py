@@ -13,9 +13,11 @@ from triton_kernels import Packed
 
 
 class Target(Protocol):
-    """A model with `slots` persistent places. Committed state: per slot, KV rows and recurrent state of its first n tokens.
+    """A model with `slots` persistent places.
 
-    KV rows at or beyond the committed length, and scratch that `verify` leaves for `commit`, are free to write.
+    Committed state is, per slot, the KV rows and recurrent state of its first n tokens. KV rows at
+    or beyond the committed length, and scratch that `verify` leaves for `commit`, are free to
+    write.
     """
 
     limits: Limits
@@ -26,25 +28,32 @@ class Target(Protocol):
     logit_width: int  # columns of the logits; >= limits.vocab
 
     def prefill(self, slot: int, ids: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Prompt tokens ids [n] int at positions start..start+n-1 become committed state of the slot.
+        """Prompt tokens at positions start..start + n - 1 become committed state of the slot.
 
-        Gives logits [1, width] of the last row and hidden [n, hidden] (after the final norm: what an MTP drafter reads)."""
+        ids: [n] int. Gives logits [1, width] of the last row and hidden [n, hidden], of the
+        target's dtype, after the final norm: what an MTP drafter reads.
+        """
         ...
 
     def verify(self, window: Packed) -> tuple[Tensor, Tensor]:
-        """Logits [bucket, width] and hidden [bucket, hidden] of a window's rows. Changes no committed state.
+        """Logits [bucket, width] and hidden [bucket, hidden] of a window's rows.
 
-        Row r sits at window.positions[r] of slot window.slots[r] and sees that slot's committed rows and the earlier rows of
-        its own group. Padding rows give anything and touch nothing. A row's result never depends on the other groups, nor on
-        how many rows its own group has after it."""
+        Changes no committed state. Row r sits at window.positions[r] of slot window.slots[r] and
+        sees that slot's committed rows and the earlier rows of its own group. Padding rows give
+        anything and touch nothing. A row's result never depends on the other groups, nor on how
+        many rows its own group has after it.
+        """
         ...
 
     def commit(self, window: Packed, kept: Tensor) -> None:
-        """The first kept[slot] (int32 [slots]) rows of each group of the window just verified become committed state."""
+        """The first kept rows of each group become committed state; the window was just verified.
+
+        kept: [slots] int32
+        """
         ...
 
     def linear_weights(self) -> Sequence[Tensor]:
-        """Every matrix [out, in] that rows are multiplied with: what the row-count probe looks at."""
+        """Every matrix [out, in] that rows are multiplied with, for the row-count probe."""
         ...
 
     def clear(self, slot: int) -> None:
@@ -52,9 +61,12 @@ class Target(Protocol):
         ...
 
     def kv(self, layer_type: str) -> tuple[Tensor, Tensor]:
-        """Keys and values [slots, kv heads, capacity, head size] of the last layer of that type that has its own, for drafters
-        that read them: the caches themselves, capacity >= context and whole blocks of `window_attention`. Rows from a slot's
-        committed length on may hold anything."""
+        """The cache of the last layer of that type that has its own, for drafters that read it.
+
+        Keys and values [slots, kv heads, capacity, head size], not copies: capacity >= context, in
+        whole blocks of `window_attention`. Rows from a slot's committed length on may hold
+        anything.
+        """
         ...
 
 
@@ -77,7 +89,13 @@ class RecurrentState(Protocol):
     """Recurrent state of the slots, and what a verified window leaves for its commit."""
 
     def commit(self, starts: Tensor, kept: Tensor) -> None:
-        """starts [slots + 1], kept [slots] int32: the first kept rows of each group of the window become state."""
+        """The first kept rows of each group of the window become state.
+
+        starts: [slots + 1] int32
+        kept: [slots] int32
+        """
         ...
 
-    def clear(self, slot: int) -> None: ...
+    def clear(self, slot: int) -> None:
+        """Nothing of the slot's past is left."""
+        ...

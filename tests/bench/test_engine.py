@@ -1,4 +1,5 @@
-"""The engine benchmark: its arithmetic on invented times, and all of it, once, on a tiny random pair that transformers can speed up too."""
+"""The engine benchmark: its arithmetic on invented times, and all of it, once, on a tiny random
+pair that transformers can speed up too."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from bench import engine, report
 from bench.decoding import comparisons, rows_to_time
 from bench.decoding import runs as decoding
 from bench.decoding.alternating import Pairs, alternate, product
-from bench.decoding.transformers_peer import assistance, load_transformers, reference
+from bench.decoding.transformers_peer import (
+    assistance,
+    load_transformers,
+    transformers_decoding,
+)
 from bench.rows import read_rows, row_of, write_rows_to
 from experiments.assets import MODELS
 from mtp.costs import LinearCost
@@ -73,9 +78,11 @@ def test_prefill_is_taken_off(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(decoding.time, "perf_counter", lambda: clock[0])
 
+    # 5 s each of prefill, a window of 1 s of the first alone, 3 s for each further token of both, 1
+    # s of the second
     def generate(
         new,
-    ):  # 5 s each of prefill, a window of 1 s of the first alone, 3 s for each further token of both, 1 s of the second
+    ):
         clock[0] += 2 * 5 + 1 + 3 * (new - 2) + 1
         return {"0": (7,) * new, "1": (8,) * new}
 
@@ -111,7 +118,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-SHORT = "--requests 1,2 --rows 4 --tokens 6 --prompt 8 --pairs 1 --contexts 20 --seconds 1 --workloads code target.dtype=fp32"
+SHORT = (
+    "--requests 1,2 --rows 4 --tokens 6 --prompt 8 --pairs 1 --contexts 20 --seconds 1 --workloads "
+    "code target.dtype=fp32"
+)
 
 
 def run(folder, out, monkeypatch, *more):
@@ -189,7 +199,8 @@ def test_their_assisted_generation_is_tried_before_it_is_timed(folder, tmp_path)
     model, text = load_transformers(gemma, torch.float32, torch.device("cpu")), (5, 6, 7, 8)
     options, said = assistance(model, gemma, assistant, text)
     assert said == "assistant_model"
-    assert reference(model, [text], **options)(9) == reference(model, [text])(9)
+    plain = transformers_decoding(model, [text])
+    assert transformers_decoding(model, [text], **options)(9) == plain(9)
     assert assistance(model, gemma, None, text) == (
         None,
         "ValueError: this pair has no drafter with weights",
@@ -304,7 +315,8 @@ def test_rows_to_time(tmp_path, monkeypatch, capsys):
     cells = [(r, s, d) for r, s in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2)) for d in (0, 3)]
     rows = [window(r, s, d, 2e-3 + 1e-4 * r + 5e-4 * s + 3e-4 * d) for r, s, d in cells]
     assert rows_to_time.lines(rows) == [
-        "a window of tiny at 64 tokens of context: 2.00 + 0.100 rows + 0.500 slots + 0.300 drafts ms; R2 1.000, largest residual 0%"
+        "a window of tiny at 64 tokens of context: 2.00 + 0.100 rows + 0.500 slots + 0.300 drafts "
+        "ms; R2 1.000, largest residual 0%"
     ]
     assert rows_to_time.draw(json.loads(json.dumps(rows)), tmp_path / "curve.svg")
     plot = (tmp_path / "curve.svg").read_text()

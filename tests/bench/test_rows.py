@@ -189,9 +189,10 @@ def test_pytest_benchmark_times_a_case_and_leaves_rows(tmp_path):
         "--benchmark-min-rounds=5",
     ]
     options = [*timing, f"--benchmark-json={tmp_path / 'whole.json'}"]
+    # it would switch timing off
     environment = {
         name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"
-    }  # it would switch timing off
+    }
     environment[OUT] = str(tmp_path / "rows.jsonl")
     done = subprocess.run(
         command + options, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -87,8 +87,8 @@ def store(operands: Operands, space: str, vector: str, kind: str) -> Run:
 
 @known("stmatrix.sync.aligned.m8n8.{x1,x2,x4}.shared.b16")
 def store_matrices(operands: Operands, count: str) -> Run:
-    """Matrices of 8 rows of 16 bytes in shared memory. Lane 8 m + r names the address of row r of matrix m; a lane's register m
-    holds two elements of it, at row lane / 4."""
+    """Matrices of 8 rows of 16 bytes in shared memory. Lane 8 m + r names the address of row r
+    of matrix m; a lane's register m holds two elements of it, at row lane / 4."""
     target, source = operands.expect(2)
     reads = [operands.source(name, "b32") for name in _vector(operands, source, f".v{count[1:]}")]
     address = operands.address(target, "shared")

@@ -56,7 +56,8 @@ def rounded_pair(operands: Operands, name: str) -> Run:
 
 @known("{ex2.approx,div.full}.f32")
 def approximate(operands: Operands, name: str) -> Run:
-    """Rounded to the nearest here; a GPU may be two units in the last place off. A tolerance must cover that."""
+    """Rounded to the nearest here; a GPU may be two units in the last place off. A tolerance
+    must cover that."""
     if name == "div.full":
         return elementwise(operands, "f32", ("f32", "f32"), operator.truediv)
     return elementwise(
@@ -127,7 +128,8 @@ def extract_bits(operands: Operands, kind: str) -> Run:
 
 @known("prmt.b32")
 def permute_bytes(operands: Operands) -> Run:
-    """Each half-byte of the third operand chooses a byte of the other two; its highest bit spreads that byte's sign."""
+    """Each half-byte of the third operand chooses a byte of the other two; its highest bit
+    spreads that byte's sign."""
 
     def function(low: np.ndarray, high: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         source = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)

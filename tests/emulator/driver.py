@@ -1,5 +1,6 @@
-"""A Triton driver without a GPU: `kernel[grid](cpu_tensors)` is specialised, compiled for an NVIDIA architecture by the real
-compiler, and then executed by the emulator - or only recorded. For an AMD one it is compiled only."""
+"""A Triton driver without a GPU: `kernel[grid](cpu_tensors)` is specialised, compiled for an
+NVIDIA architecture by the real compiler, and then executed by the emulator - or only recorded.
+For an AMD one it is compiled only."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ __all__ = ["EmulatorDriver", "Launch", "emulated"]
 
 @dataclass
 class EmulatorDriver(CompilingDriver):
-    """seed: order of the programs (None: one after another); execute=False: compile and record only."""
+    """seed: order of the programs (None: one after another); execute=False: compile and record
+    only."""
 
     seed: int | None = None
     execute: bool = True

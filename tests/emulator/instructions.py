@@ -1,8 +1,9 @@
-"""What each instruction does. An opcode is known as a whole, with its modifiers and types, or not at all.
+"""What each instruction does. An opcode is known as a whole, with its modifiers and types, or not
+at all.
 
-To add one, in the file it fits: a maker under `@known("name.{modifier,...}.{type,...}")` gets the instruction's operands and
-what stood in the braces, and returns a function of (program, mask of threads); `elementwise` makes those that work thread by
-thread.
+To add one, in the file it fits: a maker under `@known("name.{modifier,...}.{type,...}")` gets the
+instruction's operands and what stood in the braces, and returns a function of (program, mask of
+threads); `elementwise` makes those that work thread by thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs the programs of a grid: one numpy lane per thread, interleaved by a seed, each with its own registers and barriers."""
+"""Runs the programs of a grid: one numpy lane per thread, interleaved by a seed, each with its
+own registers and barriers."""
 
 from __future__ import annotations
 
@@ -27,8 +28,17 @@ def _poisoned(kind: str, threads: int) -> np.ndarray:
 class Program:
     """One program (a block of threads) between two basic blocks."""
 
-    def __init__(self, kernel: Kernel, code: list[list[Callable]], memory: Memory, place: tuple[int, int, int], number: int,
-                 grid: tuple[int, int, int], params: dict[str, int], programs: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        kernel: Kernel,
+        code: list[list[Callable]],
+        memory: Memory,
+        place: tuple[int, int, int],
+        number: int,
+        grid: tuple[int, int, int],
+        params: dict[str, int],
+        programs: int,
+    ) -> None:
         self.kernel, self.code, self.memory, self.params, self.number = (
             kernel,
             code,
@@ -58,7 +68,8 @@ class Program:
         self.clock[number] = 1
 
     def step(self) -> bool:
-        """One basic block, for the threads that are furthest behind. False when the program has ended."""
+        """One basic block, for the threads that are furthest behind. False when the program has
+        ended."""
         able = ~self.ended & ~self.waiting
         if not able.any():
             if self.ended.all():
@@ -93,8 +104,9 @@ def run(
     memory: Memory | None = None,
     programs: Iterable[tuple[int, int, int]] | None = None,
 ) -> None:
-    """Run a kernel. args: CPU tensors or integers (with `memory`, also addresses), in the order of its parameters; those that
-    Triton adds may be missing. seed: interleaves the programs; None: one after another. programs: only these of the grid."""
+    """Run a kernel. args: CPU tensors or integers (with `memory`, also addresses), in the order
+    of its parameters; those that Triton adds may be missing. seed: interleaves the programs;
+    None: one after another. programs: only these of the grid."""
     from tests.emulator.instructions import decode
 
     kernel = parse(ptx)

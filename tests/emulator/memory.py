@@ -1,7 +1,8 @@
 """Memory that notices what a GPU does not: accesses outside a tensor, misalignment, and races.
 
-Two accesses of the same bytes, one of them a write, race unless something orders them: the same thread; a barrier between
-them (threads of one program); or a release and an acquire (programs of one grid). Atomics do not race with each other.
+Two accesses of the same bytes, one of them a write, race unless something orders them: the same
+thread; a barrier between them (threads of one program); or a release and an acquire (programs of
+one grid). Atomics do not race with each other.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Memory:
             self.segments.append(Segment(base, content))
 
     def add(self, tensor: torch.Tensor) -> int:
-        """A tensor's elements at their real addresses: what lies between rows is not addressable. Returns its address."""
+        """A tensor's elements at their real addresses: what lies between rows is not
+        addressable. Returns its address."""
         size = tensor.element_size()
         rows = (
             tensor
@@ -106,7 +108,8 @@ class Memory:
                 left &= ~inside
         if left.any():
             raise MemoryFault(
-                f"{width} bytes at {int(addresses[left][0]):#x}, outside every tensor: {instruction}"
+                f"{width} bytes at {int(addresses[left][0]):#x}, outside every tensor: "
+                f"{instruction}"
             )
         return found
 
@@ -218,9 +221,8 @@ def _check(now: Access, earlier: Access) -> None:
         not same and now.program.clock[earlier.program.number] >= earlier.time
     ):
         return
-    block = np.uint64(
-        max(now.width, earlier.width)
-    )  # aligned powers of two: they nest or are disjoint
+    # aligned powers of two: they nest or are disjoint
+    block = np.uint64(max(now.width, earlier.width))
     here, there = now.addresses // block, earlier.addresses // block
     if here.max() < there.min() or there.max() < here.min():
         return
@@ -229,5 +231,8 @@ def _check(now: Access, earlier: Access) -> None:
             thread, other = int(now.threads[i]), int(earlier.threads[j])
             warp_ordered = thread // 32 == other // 32 and now.phases[i] != earlier.phases[j]
             if not same or (thread != other and not warp_ordered):
-                who = f"thread {thread} of program {now.program.number} and thread {other} of program {earlier.program.number}"
+                who = (
+                    f"thread {thread} of program {now.program.number} and thread {other} of "
+                    f"program {earlier.program.number}"
+                )
                 raise Race(f"{who}: {now.instruction} and, before it, {earlier.instruction}")

@@ -44,7 +44,8 @@ def execute(
     programs: int = 1,
     seed: int | None = None,
 ) -> torch.Tensor:
-    """%d0, %d1: source and target; %r0: the thread; %d2, %d3 (%d4, %d5): its 4-byte (8-byte) cells of both. Returns the target."""
+    """%d0, %d1: source and target; %r0: the thread; %d2, %d3 (%d4, %d5): its 4-byte (8-byte)
+    cells of both. Returns the target."""
     lines = "\n".join(
         "\t" + line.strip() if not line.strip().endswith(":") else line.strip()
         for line in body.splitlines()

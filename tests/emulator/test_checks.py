@@ -1,4 +1,5 @@
-"""What the emulator refuses: unknown text, accesses outside tensors, misalignment, races, barriers that part the threads."""
+"""What the emulator refuses: unknown text, accesses outside tensors, misalignment, races,
+barriers that part the threads."""
 
 from __future__ import annotations
 
@@ -107,7 +108,10 @@ def test_races_between_threads(order, between, other, threads, races):
 
 
 def test_races_in_shared_memory():
-    body = "mov.b32 %r1, global_smem;\nshl.b32 %r2, %r0, 2;\nadd.s32 %r3, %r1, %r2;\nxor.b32 %r4, %r2, 128;\nadd.s32 %r5, %r1, %r4;\n"
+    body = (
+        "mov.b32 %r1, global_smem;\nshl.b32 %r2, %r0, 2;\nadd.s32 %r3, %r1, %r2;\nxor.b32 %r4, "
+        "%r2, 128;\nadd.s32 %r5, %r1, %r4;\n"
+    )
     body += "st.shared.b32 [%r3], %r0;\n{}\nld.shared.b32 %r6, [%r5];\nst.global.b32 [%d3], %r6;"
     with pytest.raises(Race):
         execute(body.format(""), words(1), words(64), threads=64)

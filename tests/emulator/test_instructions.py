@@ -24,7 +24,8 @@ WORDS = [
     ("add.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x33800000, 0x3F800000),  # 1 + 2^-24: to even
     ("add.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x33800000, 0x3F800002),
     ("sub.rn.f32 %r3, %r1, %r2;", 0x3F800000, 0x40000000, -0x40800000),  # 1 - 2
-    ("mul.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x3F800001, 0x3F800002),  # (1 + 2^-23)^2, rounded once
+    # (1 + 2^-23)^2, rounded once
+    ("mul.rn.f32 %r3, %r1, %r2;", 0x3F800001, 0x3F800001, 0x3F800002),
     ("mov.b64 %d6, {%r1, %r2}; add.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r4, %r3}, %d7;", 0x40000000, 0x3F800000, 0x40000000),
     ("mov.b64 %d6, {%r1, %r2}; mul.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0x40800000),
     ("mov.b64 %d6, {%r1, %r2}; sub.rn.f32x2 %d7, %d6, %d6; mov.b64 {%r3, %r4}, %d7;", 0x40000000, 0x3F800000, 0),
@@ -106,10 +107,11 @@ def lanes(body: str) -> list[int]:
             lambda lane: lane + 3 if lane + 3 <= 31 else lane,
         ),
         ("shfl.sync.idx.b32 %r3, %r1, 5, 31, -1;", lambda lane: 5),
+        # segments of 8
         (
             "shfl.sync.idx.b32 %r3, %r1, 1, 6175, -1;",
             lambda lane: lane // 8 * 8 + 1,
-        ),  # segments of 8
+        ),
     ],
 )
 def test_shuffle(body, want):
@@ -148,13 +150,17 @@ def test_vectors_bytes_and_shared_memory():
         ("u8", [255, 5, 127, 128]),
         ("b8", [255, 5, 127, 128]),
     ):
-        body = f"cvt.u64.u32 %d6, %r0;\nadd.s64 %d7, %d0, %d6;\nld.global.{kind} %r1, [%d7];\nst.global.b32 [%d3], %r1;"
+        body = (
+            f"cvt.u64.u32 %d6, %r0;\nadd.s64 %d7, %d0, %d6;\nld.global.{kind} %r1, "
+            "[%d7];\nst.global.b32 [%d3], %r1;"
+        )
         assert execute(body, small, torch.zeros(32, dtype=torch.int32)).tolist() == want * 8
 
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_matrices_are_stored_by_rows(count):
-    """Row r of matrix m goes to place 7 - r of a table of its own; each thread gives the words 100 * register + thread."""
+    """Row r of matrix m goes to place 7 - r of a table of its own; each thread gives the words
+    100 * register + thread."""
     registers = ["%r10", "%r11", "%r12", "%r13"][:count]
     body = f"""
         mov.b32 %r5, global_smem;

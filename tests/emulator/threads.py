@@ -10,7 +10,8 @@ from tests.emulator.ptx import Unknown
 
 
 def _all_lanes(operands: Operands, text: str) -> None:
-    """The member mask: -1 as a number, or a register that holds it (checked when it runs by whole warps)."""
+    """The member mask: -1 as a number, or a register that holds it (checked when it runs by
+    whole warps)."""
     if text != "-1" and operands.kernel.registers.get(text) != "b32":
         raise Unknown(f"member mask {text}: {operands.instruction}")
 

@@ -50,6 +50,7 @@ def test_the_engine_captures_at_the_second_sight_and_gives_up_after_four_capacit
     ]
 
 
+@pytest.mark.slow
 def test_the_experiment_is_keys_by_slots_by_capacities():
     swept = yaml.safe_load(EXPERIMENT.read_text())["hydra"]["sweeper"]["params"]
     jobs = jobs_of([f"{key}={values}" for key, values in swept.items()])

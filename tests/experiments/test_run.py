@@ -81,6 +81,7 @@ def test_a_run_writes_its_files_and_says_that_its_tokens_are_exact(tmp_path):
     assert table["parity.exact"].to_list() == [True]
 
 
+@pytest.mark.slow
 def test_a_run_that_the_device_plans_is_exact(tmp_path):
     ran = run(
         tmp_path,
@@ -156,9 +157,14 @@ def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
     ("line", "message"),
     [
         ({"prompt_ids": [1] * 1024}, "the prompt has 1024 tokens, expected at most 1023"),
-        ({"prompt_ids": [99999]}, "prompt token 99999 is outside the vocabulary"),
-        ({"prompt_ids": [5], "stop_ids": list(range(20))}, "20 stop ids, expected at most 16"),
-        ({"prompt": "a", "temperature": 1}, "line 1: temperature: not supported yet"),
+        *(
+            pytest.param(line, message, marks=pytest.mark.slow)
+            for line, message in (
+                ({"prompt_ids": [99999]}, "prompt token 99999 is outside the vocabulary"),
+                ({"prompt_ids": [5], "stop_ids": [*range(20)]}, "20 stop ids, expected at most 16"),
+                ({"prompt": "a", "temperature": 1}, "line 1: temperature: not supported yet"),
+            )
+        ),
     ],
 )
 def test_requests_that_cannot_be_served_exit_with_2_and_one_line(tmp_path, line, message):

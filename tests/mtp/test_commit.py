@@ -1,4 +1,5 @@
-"""The commit rule: the published checks, and the rule against a walk of the candidate output in token order."""
+"""The commit rule: the published checks, and the rule against a walk of the candidate output in
+token order."""
 
 from __future__ import annotations
 
@@ -121,9 +122,8 @@ def walk(
         finish = None
         if token in stop_ids and not ignore_stop and output > min_new:
             finish = "stop"
-        elif (
-            output == max_new or position + 1 + len(emitted) == context
-        ):  # the anchor is text number position + 1
+        # the anchor is text number position + 1
+        elif output == max_new or position + 1 + len(emitted) == context:
             finish = "length"
         if finish:
             break
@@ -135,9 +135,8 @@ def groups(draw: st.DrawFn) -> dict:
     rows = draw(st.integers(1, 5))
     token = st.integers(0, 3)
     picks = draw(st.lists(token, min_size=rows, max_size=rows))
-    drafts = [
-        pick if draw(st.integers(0, 4)) else draw(token) for pick in picks[:-1]
-    ]  # mostly what the target picks
+    # mostly what the target picks
+    drafts = [pick if draw(st.integers(0, 4)) else draw(token) for pick in picks[:-1]]
     produced, position = draw(st.integers(0, 5)), draw(st.integers(0, 20))
     return {
         "fed": [draw(token), *drafts],
@@ -169,9 +168,8 @@ def test_every_commit_keeps_the_invariants(group):
     assert kept >= 1 or outcome.finish == "error"
     assert group["produced"] + kept <= group["max_new"]
     assert group["position"] + 1 + kept <= group["context"]
-    assert list(outcome.tokens[:-1]) == list(
-        group["fed"][1:kept]
-    )  # kept drafts are what was emitted before the last
+    # kept drafts are what was emitted before the last
+    assert list(outcome.tokens[:-1]) == list(group["fed"][1:kept])
     if outcome.finish is None:  # the next window may run
         assert group["produced"] + kept < group["max_new"]
         assert group["position"] + kept + 2 <= group["context"]

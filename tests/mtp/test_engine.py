@@ -1,4 +1,5 @@
-"""The engine on tapes: what is emitted never depends on slots, rows, policy, arrivals or company."""
+"""The engine on tapes: what is emitted never depends on slots, rows, policy, arrivals or
+company."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def test_tokens_equal_plain_decoding_whatever_policy_slots_rows_and_chunks(
         )
         assert committed == len(tokens) - 1  # the prefill's token is no window's
         assert len(done.emitted_s) == len(tokens)
-    assert sorted(engine.free) == list(range(slots))
+    assert sorted(engine.scheduler.free) == list(range(slots))
     assert not engine.streams
 
 
@@ -120,7 +121,7 @@ def test_cancel_ends_with_what_it_has_and_twice_is_a_no_op():
     assert (list(finished["a"].tokens), finished["a"].finish) == (got, "cancelled")
     assert (finished["c"].tokens, finished["c"].finish) == ((), "cancelled")
     assert finished["b"].finish == "length"
-    assert sorted(engine.free) == [0, 1]
+    assert sorted(engine.scheduler.free) == [0, 1]
 
 
 class FailingExecutor(TapeExecutor):
@@ -170,7 +171,7 @@ def test_requests_that_cannot_be_served_are_refused_at_once(request_, message):
     engine = Engine(TapeExecutor({"a": random_tape(0)}, limits=LIMITS), slots=1, policy=StaticK(0))
     with pytest.raises(ValueError, match=message):
         engine.submit(request_)
-    assert not engine.waiting
+    assert not engine.scheduler.queue
 
 
 def test_an_id_is_taken_once():
@@ -186,7 +187,8 @@ def test_bad_sizes_name_the_value(bad):
 
 
 def test_the_pure_core_needs_no_torch():
-    code = "import sys, mtp.engine, mtp.execution.tape, mtp.layouts, mtp.metrics; assert 'torch' not in sys.modules"
+    modules = "sys, mtp.engine, mtp.execution.tape, mtp.layouts, mtp.metrics"
+    code = f"import {modules}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -216,9 +218,8 @@ def test_a_policy_with_state_is_told_all_that_happened_in_order():
     policy = Watcher(3)
     engine = engine_of(requests, policy, slots=2)
     engine.run()
-    assert not hasattr(
-        policy, "log"
-    )  # the settings stay as they were: every engine has a state of its own
+    # the settings stay as they were: every engine has a state of its own
+    assert not hasattr(policy, "log")
     log = engine.learning.log
     emitted = {request.id: [] for request in requests}
     ended = []

@@ -1,4 +1,5 @@
-"""Inputs that broke systems like this one, at the level of the commit rule, the window plans and the twins. One id, one test.
+"""Inputs that broke systems like this one, at the level of the commit rule, the window plans and
+the twins. One id, one test.
 
 Every commit is checked on both forms of the rule: `commit_group` and its device twin.
 """
@@ -160,7 +161,8 @@ def test_p01_rows_end_with_the_targets_context(n, rows):
     [(2044, 3, 4), (2046, 3, 4), (2047, 2, 2), (2048, 1, 2), (2049, 0, 1), (3000, 0, 1)],
 )
 def test_p01_past_the_drafters_context_a_slot_decodes_with_one_row(n, held, rows):
-    """A drafter whose context is 2048 holds what it could make before its end; the plan takes no more than that."""
+    """A drafter whose context is 2048 holds what it could make before its end; the plan takes no
+    more than that."""
     assert rotate_grow([SlotView(0, held=held, room=100, position=n, context=4096)]).groups == (
         Group(0, rows),
     )

@@ -1,4 +1,5 @@
-"""Figures of a run: by hand on small records, and their invariants on records that the commit rule could have made."""
+"""Figures of a run: by hand on small records, and their invariants on records that the commit
+rule could have made."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtp.metrics import Round, acceptance_novel, new_grams, percentile, repetition, summarise
+from mtp.metrics import acceptance_novel, new_grams, percentile, repetition, summarise
+from mtp.records import Round
 from mtp.request import Finished
 
 
@@ -71,9 +73,8 @@ def test_b02_a_run_without_drafts_has_no_rate_and_mean_one():
 
 
 def test_y04_clipped_and_cancelled_windows_do_not_distort():
-    stopped = rounds_of(
-        (3, 1, 2), request="stopped", finish="stop"
-    )  # three matched, the second token was the stop
+    # three matched, the second token was the stop
+    stopped = rounds_of((3, 1, 2), request="stopped", finish="stop")
     clipped = rounds_of((1, 1, 2), request="clipped", finish="length")  # room for two
     cancelled = rounds_of((3, 0, 0), request="cancelled", finish="cancelled")
     figures = summarise([*stopped, *clipped, *cancelled], [], decode_s=1.0, prefill_s=0.0)
@@ -84,17 +85,19 @@ def test_y04_clipped_and_cancelled_windows_do_not_distort():
     )
     assert figures["mean_acceptance_length"] == 2.0
     assert (figures["drafts_verified"], figures["acceptance_rate"]) == (7, 2 / 4)
+    # the cancelled window committed nothing: no verdict on its drafts
     assert by_position(figures, "offered") == [
         2,
         1,
         1,
-    ]  # the cancelled window committed nothing: no verdict on its drafts
+    ]
     assert by_position(figures, "accepted") == [2, 0, 0]
+    # the stop left two drafts unjudged
     assert by_position(figures, "conditional") == [
         1.0,
         None,
         None,
-    ]  # the stop left two drafts unjudged
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,9 +181,8 @@ def test_novel_acceptance_looks_at_the_token_that_the_first_draft_predicts():
 def test_novel_acceptance_leaves_out_a_first_draft_that_a_stop_left_unjudged():
     assert acceptance_novel(rounds_of((1, 0, 1), finish="stop"), [finished([5, 6])]) is None
     assert acceptance_novel(rounds_of((1, 0, 1), finish=None), [finished([5, 6])]) == 0.0
-    assert (
-        acceptance_novel(rounds_of((1, 0, 0), finish=None), [finished([5])]) is None
-    )  # nothing was committed
+    # nothing was committed
+    assert acceptance_novel(rounds_of((1, 0, 0), finish=None), [finished([5])]) is None
 
 
 def test_novel_acceptance_keeps_requests_apart():
@@ -209,10 +211,11 @@ def test_latency_by_hand():
     never = finished([], id="c")
     got = summarise([], [steady, single, never], decode_s=1.0, prefill_s=1.0)["latency"]
     assert got["ttft_ms"] == {"p50": 750.0, "p99": pytest.approx(995.0)}
+    # one second for four tokens; one token has none
     assert got["tpot_ms"] == {
         "p50": 250.0,
         "p99": 250.0,
-    }  # one second for four tokens; one token has none
+    }
     assert got["itl_ms"] == {"p50": 500.0, "p99": 500.0}  # two deliveries after the first
 
 

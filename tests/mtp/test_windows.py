@@ -1,4 +1,5 @@
-"""Window plans: the published checks, and both policies against a literal reading of their rules."""
+"""Window plans: the published checks, and both policies against a literal reading of their
+rules."""
 
 from __future__ import annotations
 
@@ -171,7 +172,7 @@ def test_policies_give_the_plans_of_these_functions():
         RotateGrow(sizes=(1, 2))
 
 
-# ---- against a literal simulation: a window is a list that slots put their rows into, one seat at a time
+# ---- against a literal simulation: a window is a list that slots put their rows into, one by one
 
 
 def view_limit(view: SlotView) -> int:
@@ -287,7 +288,8 @@ def test_every_plan_keeps_the_bounds(views, policy, rows, start):
 @settings(max_examples=300, deadline=None)
 @given(views=batches(), policy=policies, **rows_and_start)
 def test_the_rotation_is_fair(views, policy, rows, start):
-    """With the fewest that entered any of these windows, every able slot is in within ceil(able / entered) of them."""
+    """With the fewest that entered any of these windows, every able slot is in within ceil(able
+    / entered) of them."""
     waiting = {view.slot for view in views if view_limit(view) >= 1}
     able_slots, fewest, windows = len(waiting), len(waiting), 0
     while waiting:
@@ -300,9 +302,8 @@ def test_the_rotation_is_fair(views, policy, rows, start):
 @settings(max_examples=100, deadline=None)
 @given(views=batches(), policy=policies, **rows_and_start)
 def test_a_cap_of_the_window_is_no_cap(views, policy, rows, start):
-    assume(
-        rows > policy.depth
-    )  # in a smaller window static_k's whole group never fits; under such a cap it asks for less
+    # in a smaller window static_k's whole group never fits; under such a cap it asks for less
+    assume(rows > policy.depth)
     free, capped = ([replace(view, cap=cap) for view in views] for cap in (None, rows))
     assert policy.decide(free, rows=rows, start=start) == policy.decide(
         capped, rows=rows, start=start

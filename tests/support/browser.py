@@ -37,7 +37,8 @@ REPORT = """<script>
 
 
 def browser() -> str:
-    """Fails, rather than skips, where there is none: a page nobody has seen in a browser is not checked."""
+    """Fails, rather than skips, where there is none: a page nobody has seen in a browser is not
+    checked."""
     for name in NAMES:
         if path := shutil.which(name):
             return path
@@ -47,8 +48,8 @@ def browser() -> str:
 
 
 def visit(page: Path, ask: str, folder: Path, *flags: str) -> tuple[dict[str, Any], list[str]]:
-    """What `ask` (JavaScript that returns an object) finds once the page is ready, with the page's errors and all it fetched; and
-    the lines the browser wrote on its console."""
+    """What `ask` (JavaScript that returns an object) finds once the page is ready, with the
+    page's errors and all it fetched; and the lines the browser wrote on its console."""
     copy = folder / "probed.html"
     content = page.read_text(encoding="utf-8").replace("<head>", "<head>" + PROBE, 1)
     copy.write_text(

@@ -29,7 +29,8 @@ logging.disable_progress_bar()
 
 
 def with_mtp(model: type[PreTrainedModel]) -> type[PreTrainedModel]:
-    """The class as transformers loads it where the file also carries `mtp.*` (which marks what its MtpModel looks for)."""
+    """The class as transformers loads it where the file also carries `mtp.*` (which marks what its
+    MtpModel looks for)."""
     return type(
         model.__name__,
         (model,),
@@ -117,7 +118,8 @@ DENSE: dict[str, Any] = {
 def write_qwen3_5(
     folder: Path, *, mtp: int = 1, seed: int = 0, max_shard_size: str = "5GB", **config: Any
 ) -> Path:
-    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full), norms, conv and gates random; mtp: layers of its MTP head."""
+    """A Qwen 3.5 text model (by default 3 gated-delta layers and 1 full), norms, conv and gates
+    random; mtp: layers of its MTP head."""
     torch.manual_seed(seed)
     settings = Qwen3_5TextConfig(**(QWEN3_5 | {"eos_token_id": None, "pad_token_id": 0} | config))
     return _write(
@@ -250,7 +252,8 @@ def rewrite(folder: Path, change: Any, file: str = "model.safetensors") -> None:
 
 
 def mtp_model(target: PreTrainedModel, folder: Path) -> MtpModel:
-    """transformers' head with the folder's `mtp.*`; its own loading knows the Qwen layout of one layer only."""
+    """transformers' head with the folder's `mtp.*`; its own loading knows the Qwen layout of one
+    layer only."""
     layers = target.config.num_mtp_layers
     if layers == 1:
         return MtpModel.from_pretrained(target).eval()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 
 from mtp.buckets import Buckets
-from mtp.drafters import PromptLookup, load_qwen_mtp
+from mtp.drafters import load_qwen_mtp
+from mtp.drafters.prompt_lookup import PromptLookup
 from mtp.engine import Engine
 from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import RotateGrow, StaticK
 from mtp.request import Request
@@ -23,7 +24,8 @@ POLICIES = [RotateGrow(), StaticK(1), StaticK(3)]
 
 
 def requests(count=SLOTS, new=30):
-    """Different prompts and lengths; one ends at the context, one early, one may not stop before its minimum."""
+    """Different prompts and lengths; one ends at the context, one early, one may not stop before
+    its minimum."""
     prompts = [tuple(range(5 + n, 9 + 4 * n)) for n in range(9)]
     made = [
         Request(f"r{n}", prompt, new + 3 * n, ignore_stop=n != 2, min_new_tokens=9 * (n == 2))

@@ -1,4 +1,5 @@
-"""A driver with the rules of CUDA captures that `CudaGraphs` must get right, in the place of torch.cuda."""
+"""A driver with the rules of CUDA captures that `CudaGraphs` must get right, in the place of
+torch.cuda."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import torch
 
 
 class FakeDriver:
-    """invalidate(): what a forbidden call does to the capture under way; full(): an allocation finds no memory."""
+    """invalidate(): what a forbidden call does to the capture under way; full(): an allocation
+    finds no memory."""
 
     def __init__(self, monkeypatch) -> None:
+        # graphs of a pool; pools that a capture was not ended in
         self.handles, self.uses, self.recording = (
             count(1),
             {},
             set(),
-        )  # graphs of a pool; pools that a capture was not ended in
+        )
         self.capturing = self.invalid = False
         self.current = self.main = FakeStream("main")
         for name, value in {

@@ -1,4 +1,5 @@
-"""A policy for tests of sweeps: it fails, or ends its process, for some budgets while a file of that name exists."""
+"""A policy for tests of sweeps: it fails, or ends its process, for some budgets while a file of
+that name exists."""
 
 from __future__ import annotations
 

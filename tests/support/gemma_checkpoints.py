@@ -51,10 +51,11 @@ PER_LAYER: dict[str, Any] = {  # as E2B and E4B are built
     "final_logit_softcapping": 3.0,
     "num_key_value_heads": 1,
 }
+# as 31B is built
 ONE_PROJECTION: dict[str, Any] = {
     "attention_k_eq_v": True,
     "num_global_key_value_heads": 1,
-}  # as 31B is built
+}
 EXPERTS: dict[str, Any] = ONE_PROJECTION | {  # as 26B-A4B is built
     "enable_moe_block": True,
     "num_experts": 8,

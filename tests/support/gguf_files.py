@@ -21,7 +21,8 @@ def write_llama_gguf(
     layers: int = 2,
     inner: int = 48,
 ) -> Path:
-    """Tied, byte-level BPE as SmolLM's. Values are small integers over 64: bf16 holds them exactly."""
+    """Tied, byte-level BPE as SmolLM's. Values are small integers over 64: bf16 holds them
+    exactly."""
     tokens = [
         "<|endoftext|>",
         "<|im_start|>",

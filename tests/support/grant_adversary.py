@@ -1,7 +1,9 @@
-"""All that clients can do to a ring with one holder: every state that arrivals, priorities, ends and cancels can bring about.
+"""All that clients can do to a ring with one holder: every state that arrivals, priorities, ends
+and cancels can bring about.
 
-A state is what the ring will decide by: the holder's priority and rounds, and every entry's priority, kind, skips and rounds
-waited. Each step sets the real `Ring` to a state, lets the adversary act, runs one round and the next promotion.
+A state is what the ring will decide by: the holder's priority and rounds, and every entry's
+priority, kind, skips and rounds waited. Each step sets the real `Ring` to a state, lets the
+adversary act, runs one round and the next promotion.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class State(NamedTuple):
 
 @dataclass
 class Worst:
-    """Over all states: the most skips of an entry, the longest gap and wait of one that was promoted, the most ring entries."""
+    """Over all states: the most skips of an entry, the longest gap and wait of one that was
+    promoted, the most ring entries."""
 
     skips: int = 0
     gap: int = 0
@@ -52,7 +55,8 @@ class AnyOrder(RingDiscipline):
 
 
 class Adversary:
-    """priorities: how many there are; cancels: entries may be cancelled; None for priorities: any order, not `rotate`'s."""
+    """priorities: how many there are; cancels: entries may be cancelled; None for priorities:
+    any order, not `rotate`'s."""
 
     def __init__(
         self, *, backlog: int, skip_cap: int, budget: int, priorities: int | None, cancels: bool

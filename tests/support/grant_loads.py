@@ -11,7 +11,8 @@ TICK = Rotate(budget=2, share="tick")
 
 
 def load(*rounds, prompt=1, priorities=(), **options):
-    """Requests a, b, ...: one token is one round where nobody has drafts; all but the first arrive after the first step."""
+    """Requests a, b, ...: one token is one round where nobody has drafts; all but the first
+    arrive after the first step."""
     requests = {}
     for n, (name, count) in enumerate(zip("abcdefgh", rounds, strict=False)):
         priority = priorities[n] if priorities else 1

@@ -41,7 +41,8 @@ def window_result(*parts: SlotResult, depth: int = 3, seconds: float = 0.04) -> 
 
 
 class Player:
-    """One request whose drafts are all right or all wrong, played against a policy window by window."""
+    """One request whose drafts are all right or all wrong, played against a policy window by
+    window."""
 
     def __init__(self, policy: Learning, *, costs=None, confidence: bool = True) -> None:
         self.policy, self.costs, self.confidence = policy.open(), costs, confidence

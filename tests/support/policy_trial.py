@@ -16,7 +16,8 @@ from mtp.tape import Tape
 
 @cache
 def texts(regime: str, count: int, length: int, seed: int, auc: float = 0.75) -> Mapping[str, Tape]:
-    """`mixed` here: every other request is code, the rest prose, so that both kinds always share windows."""
+    """`mixed` here: every other request is code, the rest prose, so that both kinds always share
+    windows."""
     kinds = ("code", "prose") if regime == "mixed" else (regime,)
     return {
         f"{regime}-{n}": Tape.synthetic(

@@ -1,4 +1,5 @@
-"""A drafter that knows the right text and is wrong at chosen places: acceptance of every length on any random checkpoint."""
+"""A drafter that knows the right text and is wrong at chosen places: acceptance of every length
+on any random checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from mtp.drafters.protocol import Drafted
 
 
 class ReplayDrafter:
-    """texts: whole texts (prompt + output). The draft for position p is wrong where (7 * anchor position + 3 * p) % every == 0."""
+    """texts: whole texts (prompt + output). The draft for position p is wrong where (7 * anchor
+    position + 3 * p) % every == 0."""
 
     max_depth = 7
 

@@ -11,7 +11,8 @@ import polars as pl
 import yaml
 
 from experiments.runs.results import write_rounds
-from mtp.metrics import Round, acceptance_by_position, mean_acceptance_length
+from mtp.metrics import acceptance_by_position, mean_acceptance_length
+from mtp.records import Round
 
 COMMIT = "a" * 40
 TARGETS = {

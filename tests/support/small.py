@@ -1,4 +1,5 @@
-"""Requests, engines and plain decoding for models of 12 tokens, of which even a random drafter is right now and then."""
+"""Requests, engines and plain decoding for models of 12 tokens, of which even a random drafter
+is right now and then."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from mtp.buckets import Buckets
 from mtp.drafters.protocol import Drafter
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import Policy, StaticK
 from mtp.request import Finished, Request

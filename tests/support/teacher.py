@@ -38,12 +38,13 @@ class Teacher:
         self.target, self.slots = target, slots
         self.texts = dict(texts)
         self.lengths = dict.fromkeys(texts, 0)
-        self.buckets = (
-            Buckets((8,)) if buckets is None else buckets
-        )  # one row count: bit-equal on every CPU, in fp32 too
+        # one row count: bit-equal on every CPU, in fp32 too
+        self.buckets = Buckets((8,)) if buckets is None else buckets
 
     def prefill(self, slot: int, count: int, chunk: int = 1_000) -> tuple[Tensor, Tensor]:
-        """The slot begins anew with `count` tokens: logits [width] of the last, hidden [count, hidden]."""
+        """The slot begins again with `count` tokens: logits [width] of the last, hidden [count,
+        hidden].
+        """
         self.target.clear(slot)
         hidden = []
         for start in range(0, count, chunk):

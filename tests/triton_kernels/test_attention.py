@@ -26,7 +26,8 @@ def literal(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
 
 
 class Case:
-    """Caches that hold lengths[slot] rows, and a window of groups of `sizes` at them, then padding up to `bucket`."""
+    """Caches that hold lengths[slot] rows, and a window of groups of `sizes` at them, then
+    padding up to `bucket`."""
 
     def __init__(
         self,
@@ -87,9 +88,8 @@ def test_a_window_is_written_and_attended(
             )
             torch.testing.assert_close(out[row].double(), expected, atol=TOLERANCES[dtype], rtol=0)
             row += 1
-    torch.testing.assert_close(
-        case.keys, keys, equal_nan=True, atol=0, rtol=0
-    )  # nothing else was written
+    # nothing else was written
+    torch.testing.assert_close(case.keys, keys, equal_nan=True, atol=0, rtol=0)
     torch.testing.assert_close(case.values, values, equal_nan=True, atol=0, rtol=0)
 
 
@@ -128,7 +128,8 @@ def test_a_sliding_window_sees_the_last_rows_only(sliding: int, dtype: torch.dty
 def test_a_row_has_the_same_bits_alone_as_behind_rows_that_see_more_blocks(
     sliding: int | None, dtype: torch.dtype
 ):
-    """A group's blocks begin where its first row's window does: later rows of it see fewer of them."""
+    """A group's blocks begin where its first row's window does: later rows of it see fewer of
+    them."""
     for length in (60, 127, 163):
         group, alone = (
             Case(SHAPES[0], [length, 5, 0], [8, 0, 0], bucket=8, dtype=dtype, blocks=4)
@@ -153,7 +154,8 @@ def test_rows_without_keys_of_their_own_read_what_is_there_and_write_nothing(sli
 
 
 def test_p11_after_a_rejection_a_sliding_window_sees_the_kept_rows_and_those_before():
-    """window 4, n = 6, a group of 4 at 6..9 of which two rows are kept: the row at 8 sees 5, 6, 7, 8."""
+    """window 4, n = 6, a group of 4 at 6..9 of which two rows are kept: the row at 8 sees 5, 6,
+    7, 8."""
     case = Case((1, 1, 16), [6, 0, 0], [4, 0, 0], bucket=8, dtype=torch.float32)
     case.run(sliding=4)
     case.positions[0], case.starts = 8, ints([0, 1, 1, 1])

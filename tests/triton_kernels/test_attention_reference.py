@@ -13,11 +13,12 @@ from tests.triton_kernels.test_gated_delta import Rows, literal
 from triton_kernels.attention import window_attention_torch
 from triton_kernels.gated_delta import gated_delta_commit_torch, gated_delta_verify_torch
 
+# of the largest value; see docs/kernels.md
 ERROR = {
     torch.float32: 4e-6,
     torch.bfloat16: 1e-2,
     torch.float16: 2e-3,
-}  # of the largest value; see docs/kernels.md
+}
 
 
 def reference(data: AttentionData) -> Tensor:
@@ -44,7 +45,8 @@ def reference(data: AttentionData) -> Tensor:
 
 @st.composite
 def attention_windows(draw: st.DrawFn) -> AttentionData:
-    """Lengths from 0, groups of 0 to 8 rows, sliding windows shorter than a group, huge numbers beyond every length."""
+    """Lengths from 0, groups of 0 to 8 rows, sliding windows shorter than a group, huge numbers
+    beyond every length."""
     dtype = draw(st.sampled_from(list(ERROR)))
     slots = draw(st.integers(1, 3))
     sizes = [draw(st.integers(0, 8)) for _ in range(slots)]
@@ -94,7 +96,8 @@ def test_all_slots_empty_but_one(only: int):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
 def test_delta_rule(seed: int):
-    """Verify and commit of groups of 0 to 8 rows: the outputs, and the states that the kept rows leave."""
+    """Verify and commit of groups of 0 to 8 rows: the outputs, and the states that the kept rows
+    leave."""
     data = random_delta(seed)
     twin = to(data, "cpu")
     rows = Rows(*(x.double() for x in data.verify_arguments()[:5]))

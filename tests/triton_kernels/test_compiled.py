@@ -41,9 +41,8 @@ PICKS = [name for name in VARIANTS if "argmax" in name]
 def test_nothing_spills(name, arch):
     used = resources(compiled(name, arch).files["cubin"])
     assert (used.stack, used.local, used.count("LDL", "STL")) == (0, 0, 0)
-    assert (
-        used.registers <= 65536 // (compiled(name, arch).warps * 32) // 2
-    )  # two programs on a multiprocessor
+    # two programs on a multiprocessor
+    assert used.registers <= 65536 // (compiled(name, arch).warps * 32) // 2
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -59,7 +58,8 @@ def test_logits_are_read_by_the_widest_loads(name, arch):
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_atomics_are_as_designed(name, arch):
-    """One relaxed maximum and one ticket that releases and acquires; a pick also takes its key in one exchange."""
+    """One relaxed maximum and one ticket that releases and acquires; a pick also takes its key
+    in one exchange."""
     # whether a maximum that nobody reads is `red` or `atom` is up to the compiler
     atomics = sorted(
         re.findall(r"(?<![\w.])(?:atom|red)\.global\.([\w.]+)", compiled(name, arch).ptx)
@@ -80,7 +80,8 @@ def test_small_kernels_are_one_warp(name, arch):
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", [name for name in STATE if "delta" in name])
 def test_a_product_and_a_sum_keep_their_own_roundings(name, arch):
-    """A state that verify passes through and the one that commit leaves have the same bits, and the twin's."""
+    """A state that verify passes through and the one that commit leaves have the same bits, and
+    the twin's."""
     if arch >= 100 and triton.__version__ < "3.9":
         pytest.skip("its ptxas fuses packed products and sums (f32x2) although it is told not to")
     launch = compiled(name, arch)

@@ -17,12 +17,13 @@ from triton_kernels.gated_delta import (
 )
 
 SLOTS = 3
+# key heads, heads, key size, value size
 SHAPES = [
     (2, 4, 16, 16),
     (3, 9, 10, 14),
     (1, 1, 5, 3),
     (2, 2, 8, 4),
-]  # key heads, heads, key size, value size
+]
 
 
 class Rows(NamedTuple):
@@ -49,13 +50,13 @@ def some_rows(shape: tuple[int, int, int, int], count: int, seed: int = 0) -> tu
 
 
 def literal(rows: Rows, state: Tensor, which: list[int]) -> tuple[Tensor, Tensor]:
-    """Outputs [n, heads, value size] of these rows in order, and the state after them; in double."""
+    """Outputs [n, heads, value size] of these rows in order, and the state after them; in
+    double."""
     share = rows.v.shape[1] // rows.k.shape[1]
     state, out = state.double(), []
     for i in which:
-        q, k = (
-            x[i].double().repeat_interleave(share, 0)[:, :, None] for x in (rows.q, rows.k)
-        )  # [heads, key size, 1]
+        # [heads, key size, 1]
+        q, k = (x[i].double().repeat_interleave(share, 0)[:, :, None] for x in (rows.q, rows.k))
         state = state * rows.decay[i].double()[:, None, None]
         delta = (rows.v[i].double() - (state * k).sum(1)) * rows.beta[i].double()[:, None]
         state = state + k * delta[:, None]

@@ -16,7 +16,7 @@ def interpret(*seeds: int, program: str = "interpret") -> None:
         "-W",
         "ignore",
         "-m",
-        f"tests.triton_kernels.{program}",
+        f"tests.support.kernels.{program}",
         *map(str, seeds),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -24,7 +24,12 @@ def interpret(*seeds: int, program: str = "interpret") -> None:
 
 
 def test_every_line_runs_and_every_result_is_the_twins():
-    interpret(5, 10)  # one window of each policy, with bans, stops and proposals
+    interpret(5)
+
+
+@pytest.mark.slow
+def test_windows_of_both_policies_with_bans_stops_and_proposals():
+    interpret(5, 10)
 
 
 def test_faults_planted_in_the_attention_kernels_are_noticed():

@@ -1,4 +1,5 @@
-"""Inputs that broke systems like this one, on the compiled kernels and their twins. One id, one test."""
+"""Inputs that broke systems like this one, on the compiled kernels and their twins. One id, one
+test."""
 
 from __future__ import annotations
 
@@ -189,7 +190,8 @@ def test_a19_three_drafts_compare_with_three_rows_best_choices(arch):
 
 
 def test_p05_proposals_come_from_the_slots_own_last_kept_row(arch):
-    """Rotation from slot 2, groups (2, 2, 4), matches (0, 1, 2): the next drafts are of rows 0, 101, 202 (100 * slot + row)."""
+    """Rotation from slot 2, groups (2, 2, 4), matches (0, 1, 2): the next drafts are of rows 0,
+    101, 202 (100 * slot + row)."""
     anchors, positions, groups = ints(1, 2, 3), ints(5, 6, 7), ints(2, 2, 4)
     drafts = ints([20, 0, 0], [21, 0, 0], [22, 23, 24])
     with emulated(arch):
@@ -233,7 +235,8 @@ def test_p05_proposals_come_from_the_slots_own_last_kept_row(arch):
 
 
 def test_k09_row_counts_first_seen_in_a_capture_compile_nothing(arch):
-    """Warming up one row count is enough: later sizes, strides, alignments and values of 1 meet the same variants."""
+    """Warming up one row count is enough: later sizes, strides, alignments and values of 1 meet
+    the same variants."""
 
     def window(slots: int, bucket: int, vocab: int, offset: int) -> None:
         per_slot = torch.ones(slots, dtype=torch.int32)

@@ -1,4 +1,5 @@
-"""The wrappers: one opaque operation each, refusals in one sentence, recorded and replayed, usable without Triton."""
+"""The wrappers: one opaque operation each, refusals in one sentence, recorded and replayed,
+usable without Triton."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import triton_kernels as ops
 from bench.gpu.check import CALLS, same_shape, tensors_of
 from bench.inputs.windows import WindowData, random_window
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from tests.support import ROOT
 from tests.support.kernels.checks import same
 

@@ -1,4 +1,5 @@
-"""Faults planted in copies of the kernels: the checks of the compiled code must notice every one of them."""
+"""Faults planted in copies of the kernels: the checks of the compiled code must notice every one
+of them."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ FAULTS = [
           {"slots": 3, "bucket": 4, "depth": 3}, (Race,)),
     Fault("tail_too_early", "advance.py", "tl.num_programs(0) * tl.num_programs(1) - 1", "tl.num_programs(0) * tl.num_programs(1) - 2",
           "advance all", {"slots": 5, "bucket": 8, "depth": 3}, (*WRONG, Race)),
-    Fault("key_not_returned", "advance.py", "LEAST_KEY, tl.int64), mask=window_row < bucket)",
-          "LEAST_KEY, tl.int64), mask=window_row + 1 < bucket)", "advance all", {"slots": 9, "bucket": 8, "depth": 3}),
+    Fault("key_not_returned", "advance.py", "mask=window_row < bucket,\n            )",
+          "mask=window_row + 1 < bucket,\n            )", "advance all", {"slots": 9, "bucket": 8, "depth": 3}),
     Fault("ended_slot_goes_on", "advance.py", "tl.where(finish == _RUNNING, live, 0)", "live", "advance all"),
     Fault("old_drafts_kept", "advance.py", "tl.where(moved, proposed, 0)", "tl.where(moved, held, 0)", "advance all"),
     Fault("drafts_of_another_row", "advance.py", "(first + kept - 1)[:, None] * proposed", "first[:, None] * proposed", "advance all"),
@@ -69,7 +70,8 @@ FAULTS = [
     Fault("first_layer_only", "gated_delta.py", "layer * deltas_layer", "0 * deltas_layer", "gated_delta", {}),
     Fault("state_stored_while_read", "gated_delta.py", "        tl.debug_barrier()", "        pass", "gated_delta", {}, (Race,)),
     Fault("verify_commits", "gated_delta.py", "    if slot == slots - 1:\n",
-          "    tl.store(states_ptr + offsets, tl.zeros_like(offsets).to(tl.float32), mask=inside)\n    if slot == slots - 1:\n",
+          "    tl.store(states_ptr + offsets, tl.zeros_like(offsets).to(tl.float32), "
+          "mask=inside)\n    if slot == slots - 1:\n",
           "gated_delta", {}, (*WRONG, Race)),
     Fault("past_and_window_swapped", "causal_conv.py", "old, new) * tl.load", "new, old) * tl.load", "causal_conv", {}),
     Fault("taps_backwards", "causal_conv.py", "weight_ptr + tap * channels", "weight_ptr + (past - tap) * channels", "causal_conv", {}),

@@ -17,7 +17,7 @@ from triton_kernels import (
     row_argmax_torch,
 )
 
-EXAMPLES = settings(max_examples=2000, deadline=None)
+EXAMPLES = settings(max_examples=500, deadline=None)
 
 
 @st.composite

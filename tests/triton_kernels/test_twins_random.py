@@ -1,4 +1,5 @@
-"""The plain-torch twins: accept against the commit rule, pack against a literal loop, picks against Python's max."""
+"""The plain-torch twins: accept against the commit rule, pack against a literal loop, picks
+against Python's max."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def slot_states(draw: st.DrawFn) -> dict[str, Any]:
 def accept(
     slots: list[dict[str, Any]], *, padding: int, filler: int, width: int = 4
 ) -> tuple[Tensor, ...]:
-    """The twin on a window of these slots. filler: what lies in padding rows and in unused stop columns."""
+    """The twin on a window of these slots. filler: what lies in padding rows and in unused stop
+    columns."""
 
     def column(name: str) -> Tensor:
         return ints([slot[name] for slot in slots])
@@ -297,9 +299,8 @@ def literal_pick(row: list[float], vocab: int, banned: list[int]) -> tuple[int, 
 @st.composite
 def logit_rows(draw: st.DrawFn) -> dict[str, Any]:
     rows, width, most = draw(st.integers(1, 5)), draw(st.integers(1, 9)), draw(st.integers(0, 3))
-    pool = (
-        VALUES if draw(st.integers(0, 2)) == 0 else VALUES[1:]
-    )  # few tables with NaN, or every row would be faulty
+    # few tables with NaN, or every row would be faulty
+    pool = VALUES if draw(st.integers(0, 2)) == 0 else VALUES[1:]
     return {
         "logits": [[draw(st.sampled_from(pool)) for _ in range(width)] for _ in range(rows)],
         "vocab": draw(st.integers(1, width)),

@@ -1,4 +1,5 @@
-"""What the host does for a window: plan, staging, cache look-up, and the engine around work that costs nothing."""
+"""What the host does for a window: plan, staging, cache look-up, and the engine around work that
+costs nothing."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ def lawful(groups: Sequence[Group], slots: Sequence[SlotView], rows: int) -> str
 
 
 def _plan(name: str) -> Callable[[Shape, torch.device], Work]:
-    """rotate_grow, static_k: the kernel's literal walk is the oracle. adaptive: another engine with the same past decides the same, and
-    the plan is lawful; `tests/policies` proves it best."""
+    """rotate_grow, static_k: the kernel's literal walk is the oracle. adaptive: another engine
+    with the same past decides the same, and the plan is lawful; `tests/policies` proves it best."""
 
     def make(shape: Shape, device: torch.device) -> Work:
         slots, rows = shape["slots"], shape["rows"]

@@ -1,8 +1,10 @@
-"""Inside a layer: attention over the slots' caches, the gated delta rule and the short convolution, verify and commit.
+"""Inside a layer: attention over the slots' caches, the gated delta rule and the short convolution,
+verify and commit.
 
-Groups and kept rows are those of a recorded window (`bench.inputs.recorded`); heads and sizes those of a hybrid
-model. The oracle works in float64 (`bench.reference.mixer_oracle`); how far off a result may be is CLOSE, because every implementation
-sums in an order of its own. The twins read group borders on the host, so a GPU cannot replay them.
+Groups and kept rows are those of a recorded window (`bench.inputs.recorded`); heads and sizes those
+of a hybrid model. The oracle works in float64 (`bench.reference.mixer_oracle`); how far off a
+result may be is CLOSE, because every implementation sums in an order of its own. The twins read
+group borders on the host, so a GPU cannot replay them.
 """
 
 from __future__ import annotations
@@ -34,17 +36,19 @@ from triton_kernels import attention, causal_conv, gated_delta
 CLOSE = {"fp32": 1e-5, "bf16": 2e-2}  # of a result's largest number
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SLOTS_ROWS = ((1, 8), (4, 8), (16, 32))
+# tokens in a slot's cache; LONG: on a GPU
 LENGTHS, LONG = (
     (128, 1_024, 4_096),
     (128, 1_024, 8_192, 65_536, 262_144),
-)  # tokens in a slot's cache; LONG: on a GPU
+)
 MOST_TOKENS = 1 << 20  # of all slots together
 HEADS = (16, 2, 128)  # of attention: heads, kv heads, size
+# key heads, heads, key size, value size; taps, channels
 DELTA, CONV, LAYERS = (
     (16, 32, 128, 128),
     (4, 8_192),
     2,
-)  # key heads, heads, key size, value size; taps, channels
+)
 Call = Callable[[Any, Groups], Any]  # (data or arguments, groups)
 FILL = 3e4  # what caches hold beyond a slot's tokens: a row that reads it is far off
 

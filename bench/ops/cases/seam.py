@@ -1,7 +1,9 @@
-"""From the target's logits to the next window's rows: picks, accept, pack, and all of it in three launches, two, or one.
+"""From the target's logits to the next window's rows: picks, accept, pack, and all of it in three
+launches, two, or one.
 
-`wrapper`: what a user calls: the Triton kernel on a GPU, its twin behind one torch operation on a CPU; `twin`: plain torch with the
-same results; `plain_torch`: what others do, and less (`bench.reference.plain_torch`).
+`wrapper`: what a user calls: the Triton kernel on a GPU, its twin behind one torch operation on a
+CPU; `twin`: plain torch with the same results; `plain_torch`: what others do, and less
+(`bench.reference.plain_torch`).
 """
 
 from __future__ import annotations
@@ -166,7 +168,8 @@ def three(
     pack: Callable[..., Any],
     data_of: Callable[[Shape], WindowData] = _data,
 ) -> Callable[[Shape, torch.device], Work]:
-    """Three operations and the moves of the tables between them; the plan is the host's and known before."""
+    """Three operations and the moves of the tables between them; the plan is the host's and
+    known before."""
 
     def make(shape: Shape, device: torch.device) -> Work:
         data = data_of(shape)
@@ -217,10 +220,12 @@ def _(shape: Shape, device: torch.device) -> Work:
     expected, group_rows = _expected(data)
     here, real, group_rows = moved(data, device), int(group_rows.sum()), group_rows.to(device)
     tables = (here.state.anchors, here.state.drafts, here.state.positions)
-    work = lambda: plain_torch.seam(
-        here.logits, here.vocab, here.window, here.proposals, *tables, group_rows, rows=real
-    )  # noqa: E731
-    return Work(work, expected, _bytes(here.logits, here.window, here.proposals, tables))
+
+    def call() -> Any:
+        inputs = (here.logits, here.vocab, here.window, here.proposals)
+        return plain_torch.seam(*inputs, *tables, group_rows, rows=real)
+
+    return Work(call, expected, _bytes(here.logits, here.window, here.proposals, tables))
 
 
 def advanced(
@@ -235,9 +240,9 @@ def advanced(
 
         def call() -> Any:
             return [
-                ops.advance_window(stage, here.state, window=here.window, **arguments)
+                ops.advance_window(stage, here.state, window=here.window, **arguments)  # type: ignore[arg-type]
                 for stage, arguments in given
-            ]  # type: ignore[arg-type]
+            ]
 
         def read(out: Any) -> Any:
             result = out[0].result

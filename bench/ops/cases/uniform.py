@@ -1,7 +1,8 @@
-"""What peers are given: every slot holds three drafts and has four rows, and nothing ends (`bench.ops.uniform_windows`).
+"""What peers are given: every slot holds three drafts and has four rows, and nothing ends
+(`bench.ops.uniform_windows`).
 
-verify: from the logits to the tokens kept. next_window: from the logits to the ids and positions of the next window. `bench.peers.run` adds
-the peers' own kernels on the same windows.
+verify: from the logits to the tokens kept. next_window: from the logits to the ids and positions of
+the next window. `bench.peers.run` adds the peers' own kernels on the same windows.
 """
 
 from __future__ import annotations

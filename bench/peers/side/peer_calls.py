@@ -1,9 +1,10 @@
-"""How peers are called: each on a window in which every request has the same number of drafts (`bench.ops.uniform_windows.given`).
-Imports torch alone.
+"""How peers are called: each on a window in which every request has the same number of drafts
+(`bench.ops.uniform_windows.given`). Imports torch alone.
 
-Read in, and known for, the versions that `PEERS` names. A call gets the peer's own functions (`source`) and the window; it gives what is
-run again and again, and how to read what the first run found: `verify` the tokens kept by request, `next_window` its ids and
-positions. Whatever turns logits into picks is inside the call.
+Read in, and known for, the versions that `PEERS` names. A call gets the peer's own functions
+(`source`) and the window; it gives what is run again and again, and how to read what the first run
+found: `verify` the tokens kept by request, `next_window` its ids and positions. Whatever turns
+logits into picks is inside the call.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from torch import Tensor
 Given = Mapping[str, Any]
 Run = tuple[Callable[[], Any], Callable[[], list[list[int]]]]
 Call = Callable[[Any, Given], Run]
-LONGEST = (
-    1 << 16
-)  # tokens that a peer's table of all ids has room for: more than any timing commits
+# tokens that a peer's table of all ids has room for: more than any timing commits
+LONGEST = 1 << 16
 
 
 def _starts(count: int, width: int, device: torch.device) -> Tensor:
@@ -32,7 +32,8 @@ def _cut(tokens: Tensor, counts: list[int]) -> list[list[int]]:
 
 
 def vllm_v1(source: Any, given: Given) -> Run:
-    """Rows of drafts and of bonuses are taken out of the logits, each is picked, the kernel walks the drafts."""
+    """Rows of drafts and of bonuses are taken out of the logits, each is picked, the kernel
+    walks the drafts."""
     logits, fed = given["logits"], given["fed"]
     (count, width), device = fed.shape, fed.device
     place = torch.arange(count * width, device=device).view(count, width)
@@ -98,7 +99,8 @@ def vllm_v2_verify(source: Any, given: Given) -> Run:
 
 
 def vllm_v2_next_window(source: Any, given: Given) -> Run:
-    """Accept, commit, and pack of what the tables then hold, as V2's runner does between two forwards."""
+    """Accept, commit, and pack of what the tables then hold, as V2's runner does between two
+    forwards."""
     t = _V2(given)
 
     def run() -> None:
@@ -200,9 +202,8 @@ def flashinfer(source: Any, given: Given) -> Run:
     )
     wanted = torch.empty(count * width, vocab, device=device)
     found: list[Tensor] = []
-    fixed = {
-        name: torch.zeros(1, dtype=torch.int64, device=device) for name in ("seed", "offset")
-    }  # a capture needs tensors
+    # a capture needs tensors
+    fixed = {name: torch.zeros(1, dtype=torch.int64, device=device) for name in ("seed", "offset")}
 
     def run() -> None:
         wanted.zero_().scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
@@ -215,7 +216,8 @@ def flashinfer(source: Any, given: Given) -> Run:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """names: the functions that a call takes from a file of the peer, by the names that it knows them by."""
+    """names: the functions that a call takes from a file of the peer, by the names that it knows
+    them by."""
 
     file: str
     names: Mapping[str, str]
@@ -225,8 +227,9 @@ class SourcePart:
 class Peer:
     """distribution: whose version counts; since, below: the versions that the calls are known for.
 
-    parts: imported where the peer is installed; triton: files whose Triton kernels, and the functions named, are compiled from source
-    (none: it is CUDA or C++); stand_ins: names that those functions take from files that are not read.
+    parts: imported where the peer is installed; triton: files whose Triton kernels, and the
+    functions named, are compiled from source (none: it is CUDA or C++); stand_ins: names that those
+    functions take from files that are not read.
     """
 
     distribution: str

@@ -1,7 +1,9 @@
-"""Where a peer's functions come from: its installed package, or the Triton kernels and launchers cut out of its source files.
+"""Where a peer's functions come from: its installed package, or the Triton kernels and launchers
+cut out of its source files.
 
-A cut needs none of what the files import, so a peer's kernels can be compiled, or run in Triton's interpreter, where the peer itself
-cannot be installed. The cut lies in a folder of the caller and is never kept.
+A cut needs none of what the files import, so a peer's kernels can be compiled, or run in Triton's
+interpreter, where the peer itself cannot be installed. The cut lies in a folder of the caller and
+is never kept.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ import triton.language.extra.libdevice as tldevice
 
 
 def version_of(peer: Peer) -> str:
-    """The installed version. Raises LookupError, one line, where there is none or the calls are not known for it."""
+    """The installed version. Raises LookupError, one line, where there is none or the calls are
+    not known for it."""
     try:
         version = metadata.version(peer.distribution)
     except metadata.PackageNotFoundError as absent:
@@ -40,7 +43,8 @@ def version_of(peer: Peer) -> str:
 
 
 def imported(peer: Peer) -> Any:
-    """The peer's own functions. Raises ImportError or AttributeError where it has them elsewhere."""
+    """The peer's own functions. Raises ImportError or AttributeError where it has them
+    elsewhere."""
     found: dict[str, Any] = {}
     for part in peer.parts:
         module = importlib.import_module(part.file.removesuffix(".py").replace("/", "."))
@@ -49,7 +53,8 @@ def imported(peer: Peer) -> Any:
 
 
 def root_of(peer: Peer, given: str) -> Path:
-    """The folder that holds the peer's package. given: one to look in instead of the installed one, or "".
+    """The folder that holds the peer's package. given: one to look in instead of the installed one,
+    or "".
 
     Raises LookupError, one line, where its files are not there."""
     package = peer.triton[0].file.partition("/")[0]
@@ -65,7 +70,8 @@ def root_of(peer: Peer, given: str) -> Path:
 
 
 def cut(peer: Peer, root: Path, folder: Path) -> tuple[Any, str]:
-    """The peer's functions from the kernels and launchers of its source files, and a name of that source: a hash of the files."""
+    """The peer's functions from the kernels and launchers of its source files, and a name of
+    that source: a hash of the files."""
     pieces, digest = [HEAD], hashlib.sha256()
     for part in peer.triton:
         text = (root / part.file).read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Every plot of the report, in its order on the page. A new one is a module here and a name in this list."""
+"""Every plot of the report, in its order on the page. A new one is a module here and a name in
+this list."""
 
 from experiments.report.panel import Plot
 from experiments.report.plots import (

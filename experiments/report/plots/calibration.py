@@ -40,7 +40,8 @@ def draw(view: View) -> list[Panel] | str:
 
 
 def reliability(tape: pl.DataFrame, depth: int) -> Line | None:
-    """Of drafts whose chain was right up to them. A bin with few drafts says nothing and is left out."""
+    """Of drafts whose chain was right up to them. A bin with few drafts says nothing and is left
+    out."""
     name = f"confidence_{depth}"
     if name not in tape.columns:
         return None

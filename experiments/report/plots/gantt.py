@@ -63,6 +63,7 @@ def draw(view: View) -> list[Panel] | str:
 PLOT = Plot(
     "grants",
     "Grants",
-    "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is its gap.",
+    "A bar is a grant, on the clock of granted rounds; the space between two bars of a request is "
+    "its gap.",
     draw,
 )

@@ -17,9 +17,8 @@ def draw(view: View) -> list[Panel] | str:
         name: place for place, name in enumerate(dict.fromkeys(policy_of(row) for row in view.rows))
     }
     for rows in view.by_evidence():
-        for base in list(dict.fromkeys(row.against for row in rows))[
-            :MOST
-        ]:  # only what has the same baseline is comparable
+        # only what has the same baseline is comparable
+        for base in list(dict.fromkeys(row.against for row in rows))[:MOST]:
             own = [row for row in rows if row.against == base and row.arm.ranks]
             ranked = [
                 (x, row.tokens_per_s, row)

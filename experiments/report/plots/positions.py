@@ -59,6 +59,7 @@ def draw(view: View) -> list[Panel] | str:
 PLOT = Plot(
     "acceptance_by_position",
     "Acceptance by position",
-    "Shares of drafts accepted at each place of a group, with n; text after its first repeated 16-gram is left out.",
+    "Shares of drafts accepted at each place of a group, with n; text after its first repeated "
+    "16-gram is left out.",
     draw,
 )

@@ -25,7 +25,8 @@ def draw(view: View) -> list[Panel] | str:
                 [row.ratio.high for row in some if row.ratio],
                 across=True,
                 hover=[
-                    f"{row.tokens_per_s:.1f} tokens/s, against {row.against}, parity {row.arm.parity}"
+                    f"{row.tokens_per_s:.1f} tokens/s, against {row.against}, parity "
+                    f"{row.arm.parity}"
                     for row in some
                 ],
             )
@@ -55,6 +56,7 @@ def draw(view: View) -> list[Panel] | str:
 PLOT = Plot(
     "speed",
     "Speed",
-    "Right of the line is faster. Intervals: block bootstrap over prompts, paired on prompts and seeds.",
+    "Right of the line is faster. Intervals: block bootstrap over prompts, paired on prompts and "
+    "seeds.",
     draw,
 )

@@ -126,6 +126,7 @@ def events_of(run: Run) -> tuple[list[tuple[str, str, int, float, Sequence[int]]
 PLOT = Plot(
     "window_timeline",
     "Window timeline",
-    "One column a window, one colour a slot; hatched rows were rejected. Marks above: captures, promotions, parks.",
+    "One column a window, one colour a slot; hatched rows were rejected. Marks above: captures, "
+    "promotions, parks.",
     draw,
 )

@@ -33,10 +33,11 @@ def draw(view: View) -> list[Panel] | str:
                 )
                 .sort("x")
             )
+            # intervals side by side
             name, aside = (
                 row.arm.label,
                 0.05 * (colour - (len(kept) - 1) / 2),
-            )  # intervals side by side
+            )
             x = [rows + aside for rows in by["x"]]
             hover = [f"{name}: median of n = {n} windows, p10 to p90" for n in by["n"]]
             fit = fitted(windows)
@@ -106,6 +107,7 @@ def fitted(windows: pl.DataFrame) -> tuple[float, float] | None:
 PLOT = Plot(
     "window_time",
     "Window time against rows",
-    "Medians, p10 to p90; lines by least squares over all windows. Windows that captured a graph are left out.",
+    "Medians, p10 to p90; lines by least squares over all windows. Windows that captured a graph "
+    "are left out.",
     draw,
 )

@@ -1,1 +1,4 @@
-"""Training of a drafter for a frozen target: its texts and hidden rows are collected, a head is fitted to them, a sidecar written."""
+"""Training of a drafter for a frozen target.
+
+Its texts and hidden rows are collected, a head is fitted to them, a sidecar written.
+"""

@@ -1,4 +1,4 @@
-"""style=assistant: a Gemma 4 assistant, for Gemma targets. Needs transformers (the extra `train`)."""
+"""style=assistant: a Gemma 4 assistant, for Gemma targets. Needs the extra `train`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import Gemma4AssistantConfig, Gemma4TextConfig
 
 from experiments.config.checks import BadInput
 from experiments.training.assistant import Assistant
-from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.frozen import FrozenTarget
 from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.store import Store
 from experiments.training.gemma_folder import write_assistant
@@ -22,8 +22,9 @@ from mtp.targets.loading.config import FULL, SLIDING
 
 LAYERS = (SLIDING, FULL)
 SAME = (
-    "vocab_size", "num_attention_heads", "attention_k_eq_v", "rope_parameters", "sliding_window", "max_position_embeddings",
-    "rms_norm_eps", "hidden_activation", "intermediate_size", "eos_token_id", "bos_token_id", "pad_token_id",
+    "vocab_size", "num_attention_heads", "attention_k_eq_v", "rope_parameters", "sliding_window",
+    "max_position_embeddings", "rms_norm_eps", "hidden_activation", "intermediate_size",
+    "eos_token_id", "bos_token_id", "pad_token_id",
 )  # fmt: skip
 
 
@@ -36,19 +37,22 @@ class AssistantStyle:
         if not isinstance(config, GemmaConfig) or not set(LAYERS) <= set(config.layer_types):
             kind = checkpoint.config.get("model_type")
             raise BadInput(
-                f"style is assistant, but the target's model_type is {kind!r}, expected a Gemma with sliding and full layers"
+                f"style is assistant, but the target's model_type is {kind!r}, expected a Gemma "
+                "with sliding and full layers"
             )
         if recipe.draft_vocab is not None:
             raise BadInput(
-                f"draft_vocab is {recipe.draft_vocab}, but an assistant drafts any token, by clusters: expected null"
+                f"draft_vocab is {recipe.draft_vocab}, but an assistant drafts any token, by "
+                "clusters: expected null"
             )
         if recipe.clusters and config.vocab % recipe.clusters:
             raise BadInput(
-                f"clusters is {recipe.clusters}, expected 0 or a divisor of the vocabulary ({config.vocab})"
+                f"clusters is {recipe.clusters}, expected 0 or a divisor of the vocabulary "
+                f"({config.vocab})"
             )
         self.config = config
 
-    def start(self, target: DecoderTarget, frozen: Frozen, store: Store) -> Assistant:
+    def start(self, target: DecoderTarget, frozen: FrozenTarget, store: Store) -> Assistant:
         config = assistant_config(
             self.checkpoint.config, self.config, self.recipe.clusters, self.recipe.top_clusters
         )
@@ -61,7 +65,7 @@ class AssistantStyle:
         tensors = {name: stored.tensor(name) for name in shapes if name.startswith(wanted)}
         return Assistant.start(config, tensors, self.config.layer_types)
 
-    def write(self, assistant: Assistant, frozen: Frozen, folder: Path) -> None:
+    def write(self, assistant: Assistant, frozen: FrozenTarget, folder: Path) -> None:
         write_assistant(assistant, folder)
 
     def keep(self, assistant: Any, folder: Path, step: int) -> None:
@@ -71,7 +75,11 @@ class AssistantStyle:
 def assistant_config(
     stored: dict[str, Any], target: GemmaConfig, clusters: int, top_clusters: int
 ) -> Gemma4AssistantConfig:
-    """As wide as its target, one layer of each type, attention as the target's, whose keys it reads. stored: the target's config.json."""
+    """As wide as its target, one layer of each type, attention as the target's, whose keys it
+    reads.
+
+    stored: the target's config.json
+    """
     own: dict[str, Any] = {key: stored[key] for key in SAME if stored.get(key) is not None}
     sliding, full = target.kv_forms[SLIDING], target.kv_forms[FULL]
     own |= {
@@ -79,9 +87,8 @@ def assistant_config(
         "global_head_dim": full.size,
         "num_key_value_heads": sliding.kv_heads,
     }
-    if (
-        full.kv_heads != sliding.kv_heads
-    ):  # transformers looks only beside attention_k_eq_v; these layers have no keys of their own
+    # transformers looks only beside attention_k_eq_v; these layers have no keys of their own
+    if full.kv_heads != sliding.kv_heads:
         own |= {"num_global_key_value_heads": full.kv_heads, "attention_k_eq_v": True}
     text = Gemma4TextConfig(
         **own,

@@ -67,16 +67,23 @@ def card(
     curve = "\n".join(f"| {at:.1f} | {number} | {loss:.2f} |" for number, at, loss in chosen)
     return f"""# A drafter for {target}
 
-{what} for the frozen target `{target}`; it runs with no other: where the embedding's weights differ it is refused.
-It drafts {kept}. Its weights began as a copy of the target's: the target's licence holds for them too.
+{what} for the frozen target `{target}`; it runs with no other: \
+where the embedding's weights differ it is refused.
+It drafts {kept}. Its weights began as a copy of the target's: \
+the target's licence holds for them too.
 
 ## Recipe
 
-`python -m experiments.train_drafter`, seed {recipe.seed}, {recipe.threads} thread. {rows:,} rows of {recipe.length} tokens with the
-target's hidden rows: {recipe.given:.0%} given text throughout, the others greedy continuations of {recipe.prompt} tokens (stop ids
-banned), of which {recipe.chat:.0%} are rendered with the target's chat template where it has one. {step:,} steps of {recipe.batch}
-rows in {minutes:.0f} minutes of wall clock: the first drafts alone, then chains of {recipe.depth} as in use. Cross-entropy to the
-target's distributions and smooth L1 to its hidden rows; Muon for matrices, AdamW for the rest, rate {recipe.rate:g}.
+`python -m experiments.train_drafter`, seed {recipe.seed}, {recipe.threads} thread. \
+{rows:,} rows of {recipe.length} tokens with the
+target's hidden rows: {recipe.given:.0%} given text throughout, the others \
+greedy continuations of {recipe.prompt} tokens (stop ids
+banned), of which {recipe.chat:.0%} are rendered with the target's chat template where it has one. \
+{step:,} steps of {recipe.batch}
+rows in {minutes:.0f} minutes of wall clock: the first drafts alone, then chains of \
+{recipe.depth} as in use. Cross-entropy to the
+target's distributions and smooth L1 to its hidden rows; Muon for matrices, \
+AdamW for the rest, rate {recipe.rate:g}.
 
 | minutes | step | loss |
 |---|---|---|
@@ -84,7 +91,8 @@ target's distributions and smooth L1 to its hidden rows; Muon for matrices, Adam
 
 ## Figures
 
-{texts} held-out texts that the target wrote, and held-out given text. Acceptance by position is conditional on the drafts before.
+{texts} held-out texts that the target wrote, and held-out given text. Acceptance by \
+position is conditional on the drafts before.
 *Novel*: tokens whose 4-gram is not yet in their text, the honest figure.
 
 {table(found)}

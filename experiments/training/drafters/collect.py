@@ -1,4 +1,4 @@
-"""The target's texts and hidden rows, by our own engine: plain decoding, as many slots as the kernels take."""
+"""The target's texts and hidden rows: plain decoding by the engine, in as many slots as fit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SAVE_S = 20.0  # between writes
 
 
 class Tap:
-    """A `Drafter` that drafts nothing and keeps every hidden row it is fed: rows [slots, length, hidden]."""
+    """A `Drafter` that drafts nothing and keeps every hidden row it is fed."""
 
     max_depth = 0
 
     def __init__(self, target: Target, length: int) -> None:
         self.context = target.limits.context
-        self.rows = torch.zeros(
+        self.rows = torch.zeros(  # [slots, length, hidden]
             target.slots, length, target.hidden_size, dtype=torch.bfloat16, device=target.device
         )
 
@@ -43,18 +43,19 @@ class Tap:
     def advance(
         self, window: Packed, kept: Tensor, picks: Tensor, hidden: Tensor, depth: int
     ) -> Drafted:
-        real = (
-            torch.arange(len(window.ids), device=kept.device) < window.starts[-1]
-        )  # plain decoding keeps every row but padding
-        self.rows[window.slots[real].long(), window.positions[real].long()] = hidden[
-            real
-        ].bfloat16()
+        # plain decoding keeps every row but padding
+        real = torch.arange(len(window.ids), device=kept.device) < window.starts[-1]
+        places = window.slots[real].long(), window.positions[real].long()
+        self.rows[places] = hidden[real].bfloat16()
         nothing = torch.zeros(len(kept), depth, device=kept.device)
         return Drafted(nothing.int(), nothing, torch.zeros_like(kept))
 
 
 class Collector:
-    """Each prompt with the target's greedy text after it, `length` tokens in all; stop ids are banned until then."""
+    """Each prompt with the target's greedy text after it, `length` tokens in all.
+
+    Stop ids are banned until then.
+    """
 
     def __init__(
         self,
@@ -77,7 +78,10 @@ class Collector:
         )
 
     def run(self, prompts: Iterator[tuple[int, bool, Prompt]], enough: Callable[[], bool]) -> None:
-        """prompts: number, held out, prompt. Until there are no more, or enough() says so: what is begun then is ended."""
+        """Until there are no more prompts, or `enough`; what has begun by then is finished.
+
+        prompts: number, held out, prompt
+        """
         engine = Engine(self.executor, slots=self.slots, rows=self.slots, policy=StaticK(0))
         asked: dict[str, tuple[int, bool, Prompt]] = {}
         rows: list[StoredRow] = []
@@ -100,7 +104,7 @@ class Collector:
         before = len(self.store.rows)
         while True:
             while (
-                len(engine.waiting) < self.slots
+                len(engine.scheduler.queue) < self.slots
                 and not enough()
                 and (asked_next := next(prompts, None)) is not None
             ):

@@ -9,8 +9,11 @@ from torch.nn.functional import linear
 from mtp.targets.decoder import DecoderTarget
 
 
-class Frozen:
-    """draft_vocab: [draft vocab] long, the tokens that are drafted; `logits` are of them. None: of all."""
+class FrozenTarget:
+    """The target's embedding and head, of which only drafted tokens get logits.
+
+    draft_vocab: [draft vocab] int64, these tokens; None: all of the vocabulary
+    """
 
     def __init__(self, target: DecoderTarget, draft_vocab: Tensor | None) -> None:
         self.draft_vocab = torch.arange(target.limits.vocab) if draft_vocab is None else draft_vocab
@@ -19,7 +22,8 @@ class Frozen:
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [..] -> [.., hidden], as the target's first layer reads them."""
-        return self._target.embed(ids.flatten()).view(*ids.shape, -1)
+        rows = self._target.embed(ids.flatten())
+        return rows.unflatten(0, ids.shape)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden: [.., hidden] after a last norm -> [.., draft vocab]."""
@@ -27,5 +31,5 @@ class Frozen:
         return self._target.logits(rows) if self._head is None else linear(rows, self._head)
 
     def choices(self, hidden: Tensor) -> Tensor:
-        """The target's own: [..] token ids."""
+        """hidden: [.., hidden] -> the target's own picks [..], token ids."""
         return self._target.logits(hidden.to(self._target.dtype)).argmax(-1)

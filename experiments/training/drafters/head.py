@@ -1,21 +1,26 @@
-"""A Qwen-style MTP head for a frozen target, differentiable. Its parameters carry the sidecar's names without `mtp.`."""
+"""A Qwen-style MTP head for a frozen target, differentiable.
+
+Its parameters carry the sidecar's names without `mtp.`.
+"""
 
 from __future__ import annotations
 
 import torch
+from einops import rearrange, repeat
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu, smooth_l1_loss
 
 from experiments.training.chain import attend_chained
-from experiments.training.drafters.frozen import Frozen
-from experiments.training.trainable import Drafted, Drafter, Read
+from experiments.training.drafters.frozen import FrozenTarget
+from experiments.training.trainable import ChainStep, TargetRows, TrainableDrafter
 from mtp.targets.layers.rope import Rope, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.config import FULL, AttentionForm
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.family import block_shapes
 
-UNSURE = 0.25  # its logits at first, relative to the target's: they are wrong then, and better not sure of it
+# its logits at first, relative to the target's: they are wrong then, and better not sure of it
+UNSURE = 0.25
 ROWS = 0.5  # weight of the distance of its rows to the target's
 SOFT_TOKEN = 0.2  # the token's part of what enters the block at first, relative to the stream's
 
@@ -50,27 +55,35 @@ class SelfAttention(nn.Module):
     def qkv(
         self, x: Tensor, rope: Rope, start: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Queries, keys, values [batch, heads, tokens, size], rotated from position `start` on, and the output's gate."""
-        batch, tokens, size = *x.shape[:2], self.form.size
-        q, gate = self.q_proj(x).view(batch, tokens, self.form.heads, -1), None
+        """Queries, keys, values [batch, heads, tokens, size], and the output's gate where there is
+        one.
+
+        x: [batch, tokens, hidden], its first token at position `start`. The gate is [batch, tokens,
+        heads * size].
+        """
+        q = rearrange(self.q_proj(x), "b t (head size) -> b t head size", head=self.form.heads)
+        gate = None
         if self.form.gated:
             q, gate = q.chunk(2, -1)
-            gate = gate.flatten(2)
-        k, v = (project(x).view(batch, tokens, -1, size) for project in (self.k_proj, self.v_proj))
+            gate = rearrange(gate, "b t head size -> b t (head size)")
+        k, v = (
+            rearrange(project(x), "b t (head size) -> b t head size", size=self.form.size)
+            for project in (self.k_proj, self.v_proj)
+        )
         if self.form.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        rotation = rope.at(torch.arange(start, start + tokens))
+        rotation = rope.at(torch.arange(start, start + x.shape[1]))
+        q, k = (rotation(one.float()).to(v.dtype) for one in (q, k))
         share = self.form.heads // self.form.kv_heads
-        k, v = (one.repeat_interleave(share, 2) for one in (rotation(k.float()).to(v.dtype), v))
-        return (
-            rotation(q.float()).to(v.dtype).transpose(1, 2),
-            k.transpose(1, 2),
-            v.transpose(1, 2),
-            gate,
+        k, v = (
+            repeat(one, "b t head size -> b t (head share) size", share=share) for one in (k, v)
         )
+        q, k, v = (rearrange(one, "b t head size -> b head t size") for one in (q, k, v))
+        return q, k, v, gate
 
     def leave(self, mixed: Tensor, gate: Tensor | None) -> Tensor:
-        y = mixed.transpose(1, 2).flatten(2)
+        """mixed: [batch, heads, tokens, size] -> [batch, tokens, hidden]."""
+        y = rearrange(mixed, "b head t size -> b t (head size)")
         return self.o_proj(y if gate is None else y * gate.sigmoid())
 
 
@@ -95,7 +108,7 @@ class Block(nn.Module):
         self.mlp = Mlp(config.hidden, config.intermediate)
 
 
-class Head(Drafter):
+class SidecarHead(TrainableDrafter):
     def __init__(self, config: QwenConfig, length: int) -> None:
         """length: positions that are rotated."""
         super().__init__()
@@ -111,10 +124,14 @@ class Head(Drafter):
     def begin_as(
         self, target: Checkpoint, config: QwenConfig, hidden_rms: float, stream_rms: float
     ) -> None:
-        """As the target's last layer of full attention: the hidden row is taken back to where it came from, before the last norm.
+        """As the target's last layer of full attention.
 
-        hidden_rms, stream_rms: of the target's rows after and before that norm. The stream is scaled down to the root of its RMS,
-        and what the layer adds to it likewise: one learning rate then fits all matrices."""
+        The hidden row is taken back to where it came from, before the last norm. The stream is
+        scaled down to the root of its RMS, and what the layer adds to it likewise: one learning
+        rate then fits all matrices.
+
+        hidden_rms, stream_rms: of the target's rows after and before that norm
+        """
         last = max(i for i, kind in enumerate(config.layer_types) if kind == FULL)
         shapes = {
             f"model.layers.{last}.{name}": shape
@@ -142,17 +159,21 @@ class Head(Drafter):
         self.fc.weight.copy_(torch.cat([SOFT_TOKEN * scale * random, torch.eye(config.hidden)], 1))
 
     def chain(
-        self, target: Frozen, ids: Tensor, read: Read, depth: int, own: bool = False
-    ) -> list[Drafted]:
-        """Step s of anchor t stands for position t + s. As in use, it attends to the committed entries 0..t, which all are made
-        from the target's rows, and to its own provisional entries of the steps before. Logits are of the draft vocabulary."""
+        self, target: FrozenTarget, ids: Tensor, read: TargetRows, depth: int, own: bool = False
+    ) -> list[ChainStep]:
+        """See `TrainableDrafter`. Step s of anchor t stands for position t + s.
+
+        As in use, it attends to the committed entries 0..t, which all are made from the target's
+        rows, and to its own provisional entries of the steps before. Logits are of the draft
+        vocabulary.
+        """
         block, anchors = self.layers[0], ids.shape[1] - depth
         assert isinstance(block, Block)
         attention, scale = block.self_attn, block.self_attn.form.size**-0.5
         out, token = read.hidden[:, :anchors].float(), ids[:, 1 : 1 + anchors]
         keys: list[Tensor] = []
         values: list[Tensor] = []
-        steps: list[Drafted] = []
+        steps: list[ChainStep] = []
         for step in range(depth):
             if step:
                 token = (
@@ -170,10 +191,10 @@ class Head(Drafter):
             values.append(v)
             x = x + attention.leave(attend_chained(q, keys, values, scale), gate)
             out = self.norm(x + block.mlp(block.post_attention_layernorm(x))).float()
-            steps.append(Drafted(out, target.logits(out)))
+            steps.append(ChainStep(out, target.logits(out)))
         return steps
 
-    def beside(self, step: Drafted, hidden: Tensor, wanted: Tensor) -> Tensor:
+    def beside(self, step: ChainStep, hidden: Tensor, wanted: Tensor) -> Tensor:
         """Smooth L1 to the target's rows in units of their RMS."""
         scale = hidden.float().square().mean().sqrt()
         return ROWS * smooth_l1_loss(step.hidden / scale, hidden.float() / scale)

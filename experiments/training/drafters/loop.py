@@ -1,4 +1,4 @@
-"""The fitting of a head to collected rows: against a clock or a number of steps, resumable at any step."""
+"""The fitting of a head to collected rows, against a clock or a number of steps; resumable."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from experiments.training.corpus import Windows
-from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.frozen import FrozenTarget
 from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.store import Store
 from experiments.training.losses import chained
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
-from experiments.training.trainable import Drafter
+from experiments.training.trainable import TrainableDrafter
 
 CHECKPOINT = "checkpoint.pt"
 FIRST_ALONE = 0.4  # of the steps: only the first draft of a chain is trained
@@ -26,41 +26,37 @@ SMOOTHING = 0.97
 
 @dataclass
 class FitPosition:
-    """How far it is. history: step, minutes, loss averaged over the last steps."""
+    """How far it is."""
 
     step: int = 0
     spent_s: float = 0.0
     loss: float = float("nan")
+    # step, minutes, loss averaged over the last steps
     history: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class Fit:
-    """The same recipe, rows and drafter give the same weights where `steps` is set, killed or not. keep(drafter, step): called every
-    `save_every` steps."""
+    """With `steps`, the same recipe, rows and drafter give the same weights, killed or not.
+
+    keep: called with the drafter and the step, every `save_every` steps
+    """
 
     def __init__(
         self,
         recipe: DrafterRecipe,
-        drafter: Drafter,
-        target: Frozen,
+        drafter: TrainableDrafter,
+        target: FrozenTarget,
         store: Store,
         out: Path,
         progress: Progress,
         keep: Callable[[Any, int], None],
     ) -> None:
-        self.recipe, self.drafter, self.target, self.store, self.out, self.progress = (
-            recipe,
-            drafter,
-            target,
-            store,
-            out,
-            progress,
-        )
+        self.recipe, self.drafter, self.target = recipe, drafter, target
+        self.store, self.out, self.progress = store, out, progress
         self.keep, self.place = keep, FitPosition()
         self.optimizer = Optimizer(drafter, recipe.rate, recipe.decay)
-        numbers = store.chosen(held_out=False)[
-            :, None
-        ]  # "texts" of one number: Windows gives every row once before any twice
+        # "texts" of one number: Windows gives every row once before any twice
+        numbers = store.chosen(held_out=False)[:, None]
         self.order = Windows({"rows": numbers}, {"rows": 1.0}, 1, recipe.seed)
         self.ticked = self.saved = time.monotonic()
 

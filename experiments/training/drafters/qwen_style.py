@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from experiments.config.checks import BadInput
-from experiments.training.drafters.frozen import Frozen
-from experiments.training.drafters.head import Head
+from experiments.training.drafters.frozen import FrozenTarget
+from experiments.training.drafters.head import SidecarHead
 from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.sidecar import WEIGHTS, sidecar_config, write_config, write_head
 from experiments.training.drafters.store import Store
@@ -29,24 +29,23 @@ class QwenStyle:
         kind = checkpoint.config.get("model_type")
         if kind not in MODEL_TYPES:
             raise BadInput(
-                f"style is qwen_mtp, but the target's model_type is {kind!r}, expected one of {', '.join(sorted(MODEL_TYPES))}"
+                f"style is qwen_mtp, but the target's model_type is {kind!r}, expected one of "
+                f"{', '.join(sorted(MODEL_TYPES))}"
             )
-        self.checkpoint, self.recipe, self.config = (
-            checkpoint,
-            recipe,
-            QwenConfig.read(checkpoint.config),
-        )
+        self.checkpoint, self.recipe = checkpoint, recipe
+        self.config = QwenConfig.read(checkpoint.config)
         if self.config.experts is not None:
             raise BadInput(
-                f"style is qwen_mtp, but the target's model_type is {kind!r}, whose heads have experts: they are not trained here"
+                f"style is qwen_mtp, but the target's model_type is {kind!r}, whose heads have "
+                "experts: they are not trained here"
             )
 
-    def start(self, target: DecoderTarget, frozen: Frozen, store: Store) -> Head:
-        head = Head(self.config, self.recipe.length)
+    def start(self, target: DecoderTarget, frozen: FrozenTarget, store: Store) -> SidecarHead:
+        head = SidecarHead(self.config, self.recipe.length)
         head.begin_as(self.checkpoint, self.config, *scales(target, store))
         return head
 
-    def write(self, head: Head, frozen: Frozen, folder: Path) -> None:
+    def write(self, head: SidecarHead, frozen: FrozenTarget, folder: Path) -> None:
         ids = frozen.draft_vocab.tolist() if len(frozen.draft_vocab) < self.config.vocab else None
         write_config(sidecar_config(self.checkpoint, ids), folder)
         write_head(head, folder / WEIGHTS)

@@ -1,4 +1,7 @@
-"""What the training of a drafter is. Everything but `out` and the clock follows from it, the target and the text."""
+"""What the training of a drafter is.
+
+Everything but `out` and the clock follows from it, the target and the text.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,24 @@ class DrafterRecipe:
     length: int  # tokens of a row
     prompt: int  # tokens of a prompt that the target continues
     given: float  # share of rows that are given text throughout
-    chat: float  # share of the other prompts that are rendered with the chat template, where there is one
+    # share of the other prompts that are rendered with the chat template, where there is one
+    chat: float
     slots: int  # rows that are collected at once
-    collect_minutes: (
-        float | None
-    )  # of wall clock for collecting, None = until there are `texts` rows
+    # of wall clock for collecting, None = until there are `texts` rows
+    collect_minutes: float | None
     minutes: float  # of wall clock for training; the learning rates follow it
     steps: int | None  # optimizer steps instead of minutes: the same on every machine
     batch: int  # rows of a step
     depth: int  # chained steps that are trained
     rate: float
     decay: float
-    draft_vocab: (
-        int | None
-    )  # most tokens that are drafted, None = all of the target's; of style qwen_mtp
+    # most tokens that are drafted, None = all of the target's; of style qwen_mtp
+    draft_vocab: int | None
     clusters: int  # of the vocabulary, 0 = an unordered head; of style assistant
     top_clusters: int  # of them that have logits
     save_s: float  # seconds between checkpoints
-    save_every: (
-        int | None
-    )  # steps between drafters that are kept in heads/, None = only the last one
+    # steps between drafters that are kept in heads/, None = only the last one
+    save_every: int | None
     seed: int
     threads: int
 
@@ -52,7 +53,8 @@ class DrafterRecipe:
         given = dict(values)
         if unknown := sorted(given.keys() ^ set(cls.__annotations__)):
             raise BadInput(
-                f"{unknown[0]} is no key of train_drafter or missing, expected {', '.join(cls.__annotations__)}"
+                f"{unknown[0]} is no key of train_drafter or missing, expected "
+                f"{', '.join(cls.__annotations__)}"
             )
         choice("style", given["style"], STYLES)
         for key in ("texts", "held_out", "prompt", "batch", "threads"):

@@ -1,4 +1,4 @@
-"""From a target and text to a sidecar: collect, fit, measure, write. Every part goes on where it was killed."""
+"""From a target and text to a sidecar: collect, fit, measure, write. Every part can be resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.io import write_json
 from experiments.training.corpus import Document
 from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
-from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.frozen import FrozenTarget
 from experiments.training.drafters.loop import CHECKPOINT, Fit
 from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.sidecar import WEIGHTS
@@ -41,12 +41,15 @@ class Session:
     def __init__(
         self, recipe: DrafterRecipe, path: Path, dtype: str, out: Path, console: Console
     ) -> None:
-        """Raises BadInput where `out` holds something else, ValueError for a target that cannot be served."""
+        """Raises BadInput where `out` holds something else, ValueError for a target not served
+        here.
+        """
         self.recipe, self.out, self.console = recipe, out, console
         self.checkpoint = Checkpoint(path)
         if self.checkpoint.tokenizer is None:
             raise BadInput(
-                f"target.path is {path}, which has no tokenizer.json, expected one: text has to become tokens"
+                f"target.path is {path}, which has no tokenizer.json, expected one: text has to "
+                "become tokens"
             )
         self._take(out)
         self.style = style_of(self.checkpoint, recipe)
@@ -62,7 +65,7 @@ class Session:
         recipe, out = self.recipe, self.out
         texts = read(recipe.data)
         store = self._collected(texts)
-        frozen = Frozen(self.target, self._draft_vocab(store, texts))
+        frozen = FrozenTarget(self.target, self._draft_vocab(store, texts))
         drafter: Any = self.style.start(self.target, frozen, store)
         with Progress(self.console, shown=True) as progress:
             fit = Fit(
@@ -96,7 +99,8 @@ class Session:
                 != self.recipe.as_dict()
             ):
                 raise BadInput(
-                    f"out is {out}, which holds an unfinished training with other settings, expected another folder"
+                    f"out is {out}, which holds an unfinished training with other settings, "
+                    "expected another folder"
                 )
         elif (out / WEIGHTS).exists():
             raise BadInput(f"out is {out}, which holds a drafter, expected another folder")
@@ -125,19 +129,20 @@ class Session:
             began = time.monotonic()
             limit = 60 * recipe.collect_minutes if recipe.collect_minutes else float("inf")
 
-            def told(rows: int, speed: float) -> None:
+            def report(rows: int, speed: float) -> None:
                 self.console.print(
                     f"collected {rows} of {recipe.texts} texts, {speed:,.0f} tokens/s",
                     highlight=False,
                     soft_wrap=True,
                 )
 
-            Collector(self.target, store, told).run(
+            Collector(self.target, store, report).run(
                 self._asked(texts, store), lambda: time.monotonic() - began > limit
             )
         if not len(store.chosen(held_out=False)) or not len(store.chosen(held_out=True)):
             raise BadInput(
-                f"collect_minutes is {recipe.collect_minutes}, in which too few texts were collected, expected more"
+                f"collect_minutes is {recipe.collect_minutes}, in which too few texts were "
+                "collected, expected more"
             )
         return store
 
@@ -156,7 +161,10 @@ class Session:
                 yield number, out, prompt
 
     def _draft_vocab(self, store: Store, texts: Texts) -> Tensor | None:
-        """The most frequent tokens of the collected rows, and of the text beyond them, ascending; None: all."""
+        """[draft vocab] int64, ascending, the most frequent tokens; None: all.
+
+        Of the collected rows, and of the text beyond them.
+        """
         most, vocab = self.recipe.draft_vocab, self.target.limits.vocab
         if most is None or most >= vocab:
             return None
@@ -176,7 +184,7 @@ class Session:
 
 
 def style_of(checkpoint: Checkpoint, recipe: DrafterRecipe) -> Any:
-    """Imported when asked for: assistants need transformers. Raises BadInput for a target that it is not for."""
+    """Imported on first use: assistants need transformers. Raises BadInput for another target's."""
     if recipe.style == "assistant":
         from experiments.training.drafters.assistant_style import AssistantStyle
 

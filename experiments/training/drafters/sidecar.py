@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.torch import save_file
+from torch import nn
 
 from mtp.drafters.sidecar import about_target
 from mtp.targets.loading.checkpoint import Checkpoint
@@ -48,8 +48,3 @@ def write_head(head: nn.Module, file: Path) -> None:
     }
     save_file(tensors, file.with_suffix(".part"), metadata={"format": "pt"})
     file.with_suffix(".part").replace(file)
-
-
-def read_head(file: Path) -> dict[str, Tensor]:
-    """A head's state, in fp32."""
-    return {name.removeprefix("mtp."): tensor.float() for name, tensor in load_file(file).items()}

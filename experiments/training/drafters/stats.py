@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.training.drafters.frozen import Frozen
+from experiments.training.drafters.frozen import FrozenTarget
 from experiments.training.drafters.store import Store
 from experiments.training.stats import WARM, after_repeat, conditional, distinct, walk
-from experiments.training.trainable import Drafter
+from experiments.training.trainable import TrainableDrafter
 from mtp.metrics import new_grams
 
 AT_ONCE = 16  # rows
@@ -18,11 +18,15 @@ NOVEL = 4  # a token is novel where the n-gram that it ends is new in its text
 
 
 @torch.no_grad()
-def stats(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[str, Any]:
+def stats(
+    drafter: TrainableDrafter, target: FrozenTarget, store: Store, depth: int
+) -> dict[str, Any]:
     """By kind of text. Rates are shares of 1, by position conditional on the drafts before.
 
-    teacher_forced: on given text, the true tokens fed; right is the target's own choice there. own: on the target's greedy text,
-    the head's own drafts fed. covered: own tokens that the draft vocabulary has."""
+    teacher_forced: on given text, the true tokens fed; right is the target's own choice there
+    own: on the target's greedy text, the head's own drafts fed
+    covered: own tokens that the draft vocabulary has
+    """
     result: dict[str, Any] = {}
     known = torch.zeros(
         int(max(target.draft_vocab.max(), store.tokens.max())) + 1, dtype=torch.bool
@@ -40,12 +44,14 @@ def stats(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[st
                 )
             )
         if len(own):
+            # [texts, anchors, depth]
             right = torch.cat(
                 [_own(drafter, target, store, some, depth) for some in own.split(AT_ONCE)]
-            )  # [texts, anchors, depth]
+            )
             begins = [store.rows[number].begin for number in own.tolist()]
             texts = store.tokens[own].tolist()
-            # anchor t drafts token t + 2; what counts begins with the target's second token, whose anchor is its first
+            # anchor t drafts token t + 2; what counts begins with the target's second token, whose
+            # anchor is its first
             new = [right[i, begin - 1 :] for i, begin in enumerate(begins)]
             novel = [
                 new_grams(text, NOVEL)[begin + 1 :][: len(one)]
@@ -71,7 +77,9 @@ def stats(drafter: Drafter, target: Frozen, store: Store, depth: int) -> dict[st
     return result
 
 
-def _taught(drafter: Drafter, target: Frozen, store: Store, places: Tensor, depth: int) -> Tensor:
+def _taught(
+    drafter: TrainableDrafter, target: FrozenTarget, store: Store, places: Tensor, depth: int
+) -> Tensor:
     """[texts, anchors, depth] int, cumulative."""
     ids, read = store.texts(places)
     labels = target.choices(read.hidden)
@@ -82,7 +90,9 @@ def _taught(drafter: Drafter, target: Frozen, store: Store, places: Tensor, dept
     return right[:, WARM:].int().cumprod(-1)
 
 
-def _own(drafter: Drafter, target: Frozen, store: Store, places: Tensor, depth: int) -> Tensor:
+def _own(
+    drafter: TrainableDrafter, target: FrozenTarget, store: Store, places: Tensor, depth: int
+) -> Tensor:
     ids, read = store.texts(places)
     after = store.tokens[places].long()
     drafts = [

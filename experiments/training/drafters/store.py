@@ -12,23 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.training.trainable import Read
+from experiments.training.trainable import TargetRows
 
+# numpy has no bf16: its bits
 TYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.bfloat16: np.dtype(np.int16),
     torch.int32: np.dtype(np.int32),
-}  # numpy has no bf16: its bits
+}
 
 
 @dataclass(frozen=True)
 class StoredRow:
-    """What is known of a row besides its tensors. number: of its prompt; begin: its first token that the target wrote, given text:
-    its length."""
+    """What is known of a row besides its tensors."""
 
-    number: int
+    number: int  # of its prompt
     kind: str
     held_out: bool
-    begin: int
+    begin: int  # its first token that the target wrote; of given text its length
 
 
 class Text(NamedTuple):
@@ -38,11 +38,17 @@ class Text(NamedTuple):
 
 
 class Store:
-    """tokens [rows, length] int32; hidden [rows, length - 1, hidden] bf16, the target's rows after its last norm; kv: by layer type
-    its keys and values [rows, 2, kv heads, length - 1, head size] bf16, rotated.
+    """The tensors and what is known of each row.
 
-    about: what it was collected with; a folder that holds another collection is refused with a ValueError. kv: heads and head size
-    of the layer types that are kept."""
+    tokens: [rows, length] int32
+    hidden: [rows, length - 1, hidden] bf16, the target's rows after its last norm
+    kv: by layer type, keys and values [rows, 2, kv heads, length - 1, head size] bf16, rotated
+
+    Built from:
+
+    about: what it was collected with; ValueError where a folder holds another collection
+    kv: heads and head size of the layer types that are kept
+    """
 
     def __init__(
         self,
@@ -84,13 +90,16 @@ class Store:
         )
         part.replace(self.folder / "rows.json")
 
-    def texts(self, places: Tensor) -> tuple[Tensor, Read]:
-        """ids [texts, length - 1] and what the target left of them. Its choice after the last one is in `tokens`."""
+    def texts(self, places: Tensor) -> tuple[Tensor, TargetRows]:
+        """ids [texts, length - 1] int64 and the target's rows of them.
+
+        places: [texts] int64. The target's pick after the last token is in `tokens`.
+        """
         kv = {
             kind: (both[places, 0].float(), both[places, 1].float())
             for kind, both in self.kv.items()
         }
-        return self.tokens[places, :-1].long(), Read(self.hidden[places], kv)
+        return self.tokens[places, :-1].long(), TargetRows(self.hidden[places], kv)
 
     def chosen(self, *, held_out: bool, kind: str | None = None, own: bool | None = None) -> Tensor:
         """Places of the rows that are so, in the order of their prompts, whichever ended first."""

@@ -1,4 +1,7 @@
-"""The text a drafter learns from: files of yours or the pinned corpus, and the prompts that are cut from it."""
+"""The text a drafter learns from, and the prompts that are cut from it.
+
+The text is the pinned corpus or files of yours.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ PIECE = 4000  # characters; a plain file is cut so, so that a part of it can be 
 
 
 def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
-    """By kind: the pinned corpus, or files: .jsonl or .jsonl.xz, a `text` a line, else plain text; a file's name is its kind."""
+    """By kind: the pinned corpus, or files, whose names are their kinds. Raises BadInput.
+
+    data: files; .jsonl or .jsonl.xz: a `text` a line, else plain text
+    """
     if data is None:
         return {kind: documents(kind) for kind in KINDS}
     found: dict[str, list[Document]] = {}
@@ -28,7 +34,8 @@ def read(data: Sequence[str] | None) -> dict[str, list[Document]]:
         made = list(_documents(file))
         if not any(one.held_out for one in made) or all(one.held_out for one in made):
             raise BadInput(
-                f"data names {name}, which is too short to hold a part of it out, expected more text"
+                f"data names {name}, which is too short to hold a part of it out, expected more "
+                "text"
             )
         found.setdefault(file.name.split(".")[0], []).extend(made)
     return found
@@ -68,12 +75,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Cut:
-    """How prompts are cut. given, chat: shares of rows that are all given text, and of the others that are rendered as a chat."""
+    """How prompts are cut."""
 
     length: int  # tokens of a row
     prompt: int  # tokens of a prompt, before it is rendered
-    given: float
-    chat: float
+    given: float  # share of rows that are all given text
+    chat: float  # share of the others that are rendered as a chat
     seed: int
 
 
@@ -85,7 +92,10 @@ def prompts(
     *,
     held_out: bool,
 ) -> Iterator[Prompt]:
-    """Endless, the kinds by turns; the same for the same arguments. A row begins with a line of a document."""
+    """Endless, the kinds by turns; the same for the same arguments. Raises BadInput.
+
+    A row begins with a line of a document.
+    """
     chance = random.Random(f"{cut.seed}-{held_out}")
     chosen = {
         kind: [one.text for one in found if one.held_out is held_out]
@@ -105,7 +115,8 @@ def prompts(
                 failures = 0 if ids else failures + 1
                 if failures > 1000:
                     raise BadInput(
-                        f"data of kind {kind} has no text of {cut.length} tokens, expected longer documents or a smaller length"
+                        f"data of kind {kind} has no text of {cut.length} tokens, expected longer "
+                        "documents or a smaller length"
                     )
             if not given and render is not None and chance.random() < cut.chat:
                 ids = tokenizer.encode(

@@ -1,18 +1,19 @@
-"""Ours: the request's own acceptance, and how much surer than usual the drafter is of a draft, weighed online; the exact plan; a cost
-model that follows the machine."""
+"""Ours: the request's own acceptance, and how much surer than usual the drafter is of a draft,
+weighed online; the exact plan; a cost model that follows the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mtp.costs import Cost
 from mtp.costs.refit import Refit
+from mtp.fields import Tupled
 from mtp.policies.planned.calibration import Logistic, logit
 from mtp.policies.planned.centred import Centred
 from mtp.policies.planned.estimators import FromRates
-from mtp.policies.planned.planned_policy import PlannedPolicy
+from mtp.policies.planned.planned_policy import LivePlanned, PlannedPolicy
 from mtp.policies.planned.shadow import Verdict
 from mtp.policies.planned.survival import PRIOR, BetaCounts, Rates, cumulated
 from mtp.policies.protocol import WindowResult
@@ -20,8 +21,9 @@ from mtp.windows import SlotView
 
 
 class _Weighed(FromRates):
-    """q = sigmoid(t0 + t1 * z + t2 * logit p), per draft place; z: how much surer than usual the drafter is, p: shadow-Beta of the
-    request. With t = (0, 0, 1) it is the request's acceptance; useless confidence drives t1 to 0."""
+    """q = sigmoid(t0 + t1 * z + t2 * logit p), per draft place; z: how much surer than usual the
+    drafter is, p: shadow-Beta of the request. With t = (0, 0, 1) it is the request's acceptance;
+    useless confidence drives t1 to 0."""
 
     def __init__(self, rates: Rates, depth: int, step: float, trust: float) -> None:
         super().__init__(rates)
@@ -69,18 +71,14 @@ class _Weighed(FromRates):
 
 @dataclass(frozen=True)
 class Adaptive(PlannedPolicy):
-    """forget, prior, weight: see `BetaCounts`; step: AdaGrad's learning rate; trust: weight of the confidence before any
-    verdict, in logits per standard deviation; refit: correct the cost model by measured windows (off: the believed cost is fixed);
-    cost_forget: how fast older windows count less there."""
-
-    forget: float = 0.97
-    prior: tuple[float, ...] = PRIOR
+    forget: float = 0.97  # see `BetaCounts`, also prior and weight
+    prior: Tupled[float] = Tupled(*PRIOR)
     weight: float = 8.0
-    step: float = 0.25
+    step: float = 0.25  # AdaGrad's learning rate
+    # weight of the confidence before any verdict, in logits per standard deviation
     trust: float = 0.3
-    refit: bool = True
-    cost_forget: float = 0.995
-    _refit: Refit = field(init=False, repr=False, compare=False)
+    refit: bool = True  # correct the cost model by measured windows; off: it is fixed
+    cost_forget: float = 0.995  # how fast older windows count less there
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,22 +86,31 @@ class Adaptive(PlannedPolicy):
             raise ValueError(
                 f"policy.trust is {self.trust}, expected logits per standard deviation, at least 0"
             )
-        object.__setattr__(self, "_refit", Refit(self.cost, forget=self.cost_forget))
+        Refit(self.cost, forget=self.cost_forget)  # what it refuses is refused here
 
     def estimator(self) -> _Weighed:
         rates = BetaCounts(self.depth, forget=self.forget, prior=self.prior, weight=self.weight)
         return _Weighed(rates, self.depth, self.step, self.trust)
+
+    def open(self) -> LiveAdaptive:
+        return LiveAdaptive(self)
+
+
+class LiveAdaptive(LivePlanned):
+    def __init__(self, settings: Adaptive) -> None:
+        super().__init__(settings)
+        self._refit = Refit(settings.cost, forget=settings.cost_forget)
+        self._refits = settings.refit
 
     def cost_model(self) -> Cost:
         return self._refit.cost
 
     def observe(self, result: WindowResult) -> None:
         super().observe(result)
-        if self.refit and result.slots[0].rows:
-            context = sum(part.position for part in result.slots)
-            self._refit.observe(
-                result.rows, result.padded, len(result.slots), result.depth, context, result.seconds
-            )
+        if self._refits and result.slots[0].rows:
+            context = sum(slot.position for slot in result.slots)
+            slots, depth = len(result.slots), result.depth
+            self._refit.observe(result.rows, result.padded, slots, depth, context, result.seconds)
 
     def report(self) -> dict[str, Any]:
         cost = self.cost_model()

@@ -1,10 +1,12 @@
-"""The drafter's own probabilities, calibrated online by logistic regression from every draft that was held; the exact plan."""
+"""The drafter's own probabilities, calibrated online by logistic regression from every draft
+that was held; the exact plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from mtp.fields import Tupled
 from mtp.policies.planned.calibration import Logistic, logit
 from mtp.policies.planned.estimators import FromConfidence
 from mtp.policies.planned.planned_policy import PlannedPolicy
@@ -33,11 +35,9 @@ class _Calibrated(FromConfidence):
 
 @dataclass(frozen=True)
 class Calibrated(PlannedPolicy):
-    """rate, prior: as in `Confidence`; step: AdaGrad's learning rate."""
-
-    rate: float = 0.1
-    prior: tuple[float, ...] = PRIOR
-    step: float = 0.25
+    rate: float = 0.1  # as in `Confidence`, also prior
+    prior: Tupled[float] = Tupled(*PRIOR)
+    step: float = 0.25  # AdaGrad's learning rate
 
     def estimator(self) -> _Calibrated:
         return _Calibrated(

@@ -19,8 +19,8 @@ def sigmoid(x: float) -> float:
 class Logistic:
     """P(hit) = sigmoid(weights . features), fitted by AdaGrad on the log-loss.
 
-    start: the weights before anything is known; step: the learning rate; floor: added to the sum of squared gradients, so that
-    the first verdicts do not move the weights by whole steps.
+    start: the weights before anything is known; step: the learning rate; floor: added to the sum of
+    squared gradients, so that the first verdicts do not move the weights by whole steps.
     """
 
     def __init__(

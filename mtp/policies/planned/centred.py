@@ -1,4 +1,5 @@
-"""A drafter's word as distance from its usual word, so that neither an offset nor a slope of it matters."""
+"""A drafter's word as distance from its usual word, so that neither an offset nor a slope of it
+matters."""
 
 from __future__ import annotations
 
@@ -10,19 +11,20 @@ MOST = 3.0  # deviations a word may be away
 
 
 class Centred:
-    """Logit confidence less the request's running mean, in running standard deviations of all requests, by draft place.
+    """Logit confidence less the request's running mean, in running standard deviations of all
+    requests, by draft place.
 
-    forget: of a request's older words; weight: words the mean of all requests counts for in a request's own. It learns from every
-    draft that is made, verified or not: it needs no verdicts."""
+    forget: of a request's older words; weight: words the mean of all requests counts for in a
+    request's own. It learns from every draft that is made, verified or not: it needs no
+    verdicts."""
 
     def __init__(
         self, depth: int, *, forget: float = 0.97, weight: float = 8.0, pool_forget: float = 0.998
     ) -> None:
         self._forget, self._weight, self._pool_forget = forget, weight, pool_forget
         self._all = [[0.0, 0.0] for _ in range(depth)]  # words, their sum
-        self._square = [
-            [4.0, 4.0] for _ in range(depth)
-        ]  # deviations, the sum of their squares: four of 1 to begin with
+        # deviations, the sum of their squares: four of 1 to begin with
+        self._square = [[4.0, 4.0] for _ in range(depth)]
         self._own: dict[str, list[list[float]]] = {}
 
     def of(self, request: str, place: int, confidence: float) -> float:

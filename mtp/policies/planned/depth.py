@@ -1,4 +1,5 @@
-"""How deep to draft after a window: what the next one is expected to gain, less the drafter's time."""
+"""How deep to draft after a window: what the next one is expected to gain, less the drafter's
+time."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from mtp.costs import Cost
-from mtp.policies.planned.window_plan import CostTable
+from mtp.policies.planned.cost_table import CostTable
 
 Scenarios = Sequence[Sequence[float]]
 
@@ -22,11 +23,13 @@ def best_depth(
     sizes: Sequence[int],
     most: int,
 ) -> int:
-    """The depth with the largest expected surplus over the price of its rows, less mu * the drafter's time.
+    """The depth with the largest expected surplus over the price of its rows, less mu * the
+    drafter's time.
 
-    ahead: one entry a slot that may use drafts: equally likely survivals of the drafts to be made, of the same number for all
-    slots. Neighbours are taken at different ones: drafts compete, and a plan will pick whichever turn out well. Anchors come
-    first, so they compete for the rows that `entered` slots leave. Only depths that fill a group size are worth drafting.
+    ahead: one entry a slot that may use drafts: equally likely survivals of the drafts to be made,
+    of the same number for all slots. Neighbours are taken at different ones: drafts compete, and a
+    plan will pick whichever turn out well. Anchors come first, so they compete for the rows that
+    `entered` slots leave. Only depths that fill a group size are worth drafting.
     """
     anchors = min(entered, rows)
     if anchors == rows or not ahead:
@@ -38,9 +41,8 @@ def best_depth(
     best, chosen = 0.0, 0
     start = cost.window(anchors, anchors, 0)
     count = len(ahead[0])
-    steps: list[list[tuple[float, int]]] = [
-        [] for _ in range(count)
-    ]  # (tokens per row, rows) of growing a group by one size
+    # (tokens per row, rows) of growing a group by one size
+    steps: list[list[tuple[float, int]]] = [[] for _ in range(count)]
     for before, size in pairwise(size for size in sizes if size <= most + 1):
         for place, scenarios in enumerate(ahead):
             for number in range(count):
@@ -59,8 +61,8 @@ def best_depth(
 
 
 def _filled(steps: list[tuple[float, int]], prices: Sequence[float]) -> float:
-    """What the best of the steps are worth, as many as pay: the best prefix of them by tokens per row. prices[n]: of n rows beyond
-    the anchors, so that a staircase is seen as it is."""
+    """What the best of the steps are worth, as many as pay: the best prefix of them by tokens
+    per row. prices[n]: of n rows beyond the anchors, so that a staircase is seen as it is."""
     worth = best = 0.0
     taken, free = 0, len(prices) - 1
     for density, width in sorted(steps, reverse=True):

@@ -61,8 +61,9 @@ class FromRates:
 
 
 class FromConfidence(FromRates):
-    """The drafter's own probabilities, as `judge` reads them; `rates` follows what they have been, for drafts yet to be made.
-    A drafter that gives none is taken at its request's acceptance."""
+    """The drafter's own probabilities, as `judge` reads them; `rates` follows what they have
+    been, for drafts yet to be made. A drafter that gives none is taken at its request's
+    acceptance."""
 
     def judge(self, place: int, confidence: float) -> float:
         return confidence

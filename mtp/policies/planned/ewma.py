@@ -1,13 +1,16 @@
-"""Per-request survival by an exponentially weighted mean of the drafts that were verified; the exact plan.
+"""Per-request survival by an exponentially weighted mean of the drafts that were verified; the
+exact plan.
 
-Without shadow scoring a draft that gets no row teaches nothing, so a draft place without a verdict for `explore` windows of its
-request is back at the prior (0: never, and the policy sticks at what it once believed)."""
+Without shadow scoring a draft that gets no row teaches nothing, so a draft place without a
+verdict for `explore` windows of its request is back at the prior (0: never, and the policy
+keeps its old estimate)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mtp.policies.checks import check_count
+from mtp.checks import check_integer
+from mtp.fields import Tupled
 from mtp.policies.planned.estimators import FromRates
 from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.shadow import Verdict
@@ -46,14 +49,12 @@ class _Verified(FromRates):
 
 @dataclass(frozen=True)
 class EwmaPolicy(PlannedPolicy):
-    """rate: weight of a new verdict; prior: conditional acceptance by draft place before any; explore: see above, in windows."""
-
-    rate: float = 0.1
-    prior: tuple[float, ...] = PRIOR
-    explore: int = 32
+    rate: float = 0.1  # weight of a new verdict
+    prior: Tupled[float] = Tupled(*PRIOR)  # conditional acceptance by draft place before any
+    explore: int = 32  # windows; see above
 
     def estimator(self) -> _Verified:
-        check_count("explore", self.explore)
+        check_integer("policy.explore", self.explore, 0)
         return _Verified(
             Ewma(self.depth, rate=self.rate, prior=self.prior), self.depth, self.explore
         )

@@ -17,14 +17,15 @@ from mtp.windows import SlotView
 
 @runtime_checkable
 class Oracle(Protocol):
-    """What a run's tapes know. index: of the output token that is the anchor, from 0; past the end any answer will do.
-    probabilities: whether `survival` has an answer."""
+    """What a run's tapes know. index: of the output token that is the anchor, from 0; past the
+    end any answer will do. probabilities: whether `survival` has an answer."""
 
     @property
     def probabilities(self) -> bool: ...
 
     def survival(self, request: str, index: int) -> tuple[float, ...]:
-        """Per draft made at that token, the true probability that it and all before it are right (synthetic tapes)."""
+        """Per draft made at that token, the true probability that it and all before it are right
+        (synthetic tapes)."""
         ...
 
     def matches(self, request: str, index: int) -> int:
@@ -65,7 +66,8 @@ class OracleEstimator(ABC):
         return self.known(view.request, self.index.get(view.request, 0))[: view.held]
 
     def ahead(self, request: str) -> Scenarios:
-        """The mean over where the next anchor may be: one token on, and one more for every draft that is right."""
+        """The mean over where the next anchor may be: one token on, and one more for every draft
+        that is right."""
         index = self.index.get(request, 0)
         reach = (1.0, *self.known(request, index), 0.0)
         places = [self.known(request, index + 1 + k) for k in range(len(reach) - 1)]
@@ -97,6 +99,7 @@ class OraclePolicy(PlannedPolicy):
         if not isinstance(self.oracle, Oracle):
             given = "null" if self.oracle is None else type(self.oracle).__name__
             raise ValueError(
-                f"policy.oracle is {given}, expected the tapes of a run: workload=synthetic or recorded"
+                f"policy.oracle is {given}, expected the tapes of a run: workload=synthetic or "
+                "recorded"
             )
         super().__post_init__()

@@ -23,7 +23,8 @@ class OracleP(OraclePolicy):
         super().__post_init__()
         if not self.oracle.probabilities:
             raise ValueError(
-                "policy.oracle is recorded tapes, expected synthetic ones: only these know the true probabilities"
+                "policy.oracle is recorded tapes, expected synthetic ones: only these know the "
+                "true probabilities"
             )
 
     def estimator(self) -> OracleEstimator:

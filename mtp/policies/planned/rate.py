@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mtp.policies.planned.window_plan import CostTable
+from mtp.policies.planned.cost_table import CostTable
 
 
 @dataclass
 class PlannedRate:
-    """mu = expected tokens / planned seconds of past windows, older ones fading (renewal-reward). It never reads a clock: with a
-    wrong cost model the wall-clock rate misprices rows, the planned one is off by the same factor as the plan's own costs."""
+    """mu = expected tokens / planned seconds of past windows, older ones fading
+    (renewal-reward). It never reads a clock: with a wrong cost model the wall-clock rate
+    misprices rows, the planned one is off by the same factor as the plan's own costs."""
 
     tokens: float = 0.0
     seconds: float = 0.0

@@ -1,9 +1,12 @@
-"""Shadow scoring: drafts are compared with the tokens committed later, whether they were given rows or not.
+"""Shadow scoring: drafts are compared with the tokens committed later, whether they were given rows
+or not.
 
-A chain of drafts is right as far as its leading drafts equal the tokens after it; the draft after those is wrong. Both are known
-once that many tokens are committed, over one window or several, before or after a park. What is not known teaches nothing: drafts
-behind the first wrong one, and every chain that is open when its request ends (its last window may be clipped, stopped, faulty or
-cancelled). A chain that is right to its end says that each of its drafts was, and nothing of a longer one.
+A chain of drafts is right as far as its leading drafts equal the tokens after it; the draft after
+those is wrong. Both are known once that many tokens are committed, over one window or several,
+before or after a park. What is not known teaches nothing: drafts behind the first wrong one, and
+every chain that is open when its request ends (its last window may be clipped, stopped, faulty or
+cancelled). A chain that is right to its end says that each of its drafts was, and nothing of a
+longer one.
 """
 
 from __future__ import annotations
@@ -15,15 +18,14 @@ from mtp.policies.protocol import WindowResult
 
 
 class Verdict(NamedTuple):
-    """Draft `place` (from 0) of a chain whose earlier drafts were right. verified: it had a row; confidence: the drafter's own, None
-    where it gives none; expected: what the policy thought of the draft when it was made (conditional)."""
+    """Of one draft of a chain whose earlier drafts were right."""
 
     request: str
-    place: int
+    place: int  # of the draft, from 0
     hit: bool
-    verified: bool
-    confidence: float | None
-    expected: float
+    verified: bool  # it had a row
+    confidence: float | None  # the drafter's own; None where it gives none
+    expected: float  # what the policy estimated when the draft was made (conditional)
 
 
 @dataclass
@@ -45,7 +47,8 @@ class Shadow:
         return len(self._open)
 
     def observe(self, result: WindowResult) -> list[Verdict]:
-        """What this window's tokens say about drafts made before it. Chains made in it are kept by `hold`."""
+        """What this window's tokens say about drafts made before it. Chains made in it are kept
+        by `hold`."""
         verdicts: list[Verdict] = []
         for part in result.slots:
             chains = self._open.get(part.request)

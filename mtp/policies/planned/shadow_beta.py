@@ -1,9 +1,11 @@
-"""Per-request survival by Beta counts with forgetting, learnt from every draft that was held; the exact plan."""
+"""Per-request survival by Beta counts with forgetting, learnt from every draft that was held;
+the exact plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mtp.fields import Tupled
 from mtp.policies.planned.estimators import FromRates
 from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import PRIOR, BetaCounts
@@ -14,7 +16,7 @@ class ShadowBeta(PlannedPolicy):
     """forget, prior, weight: see `BetaCounts`."""
 
     forget: float = 0.97
-    prior: tuple[float, ...] = PRIOR
+    prior: Tupled[float] = Tupled(*PRIOR)
     weight: float = 4.0
 
     def estimator(self) -> FromRates:

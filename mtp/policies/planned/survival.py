@@ -1,4 +1,5 @@
-"""What is known of a request's acceptance: per draft place, the probability that it is right given that those before it are."""
+"""What is known of a request's acceptance: per draft place, the probability that it is right
+given that those before it are."""
 
 from __future__ import annotations
 
@@ -31,17 +32,18 @@ def prior_of(prior: Sequence[float], depth: int) -> tuple[float, ...]:
     """A prior for every place; the last value goes on. Raises ValueError."""
     if not prior or not all(0 < value < 1 for value in prior):
         raise ValueError(
-            f"policy.prior is {list(prior)}, expected probabilities between 0 and 1, one per draft place"
+            f"policy.prior is {list(prior)}, expected probabilities between 0 and 1, one per draft "
+            "place"
         )
     return tuple(prior[min(place, len(prior) - 1)] for place in range(depth))
 
 
 class BetaCounts:
-    """Mean of a Beta posterior with forgetting: hits and misses decay by `forget` with every verdict of their place, the prior's
-    `weight` observations too.
+    """Mean of a Beta posterior with forgetting: hits and misses decay by `forget` with every
+    verdict of their place, the prior's `weight` observations too.
 
-    A new request starts from the mean over all requests so far, by the same counts that forget `pool_forget`; that mean starts
-    from `prior` with ten times its weight."""
+    A new request starts from the mean over all requests so far, by the same counts that forget
+    `pool_forget`; that mean starts from `prior` with ten times its weight."""
 
     def __init__(
         self,

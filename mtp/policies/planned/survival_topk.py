@@ -1,22 +1,26 @@
-"""The rows most likely to be kept, over the whole batch, as many as pay by a step-time table (as vLLM's adaptive verification)."""
+"""The rows most likely to be kept, over the whole batch, as many as pay by a step-time table (as
+vLLM's adaptive verification)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mtp.fields import Tupled
+from mtp.policies.planned.candidate import Candidate
+from mtp.policies.planned.cost_table import CostTable
 from mtp.policies.planned.estimators import FromConfidence
 from mtp.policies.planned.planned_policy import PlannedPolicy
 from mtp.policies.planned.survival import PRIOR, Ewma
-from mtp.policies.planned.window_plan import Candidate, CostTable
 
 
 @dataclass(frozen=True)
 class SurvivalTopk(PlannedPolicy):
-    """The prefix of rows, by cumulative confidence, with the most expected tokens per second of this window alone: no price of a
-    second is carried over. Groups are cut to the sizes; probe, rate, prior as in `Confidence`."""
+    """The prefix of rows, by cumulative confidence, with the most expected tokens per second of
+    this window alone: no price of a second is carried over. Groups are cut to the sizes; `rate`
+    and `prior` as in `Confidence`."""
 
     rate: float = 0.1
-    prior: tuple[float, ...] = PRIOR
+    prior: Tupled[float] = Tupled(*PRIOR)
 
     def estimator(self) -> FromConfidence:
         return FromConfidence(Ewma(self.depth, rate=self.rate, prior=self.prior))

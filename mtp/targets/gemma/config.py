@@ -50,27 +50,23 @@ THETA = {SLIDING: 10_000.0, FULL: 1_000_000.0}
 
 @dataclass(frozen=True, kw_only=True)
 class GemmaForm(AttentionForm):
-    """sliding: how many positions a row sees, its own included; None: all. shared: has no keys and values of its own."""
-
-    scale: float
-    sliding: int | None
-    shared: bool = False
+    scale: float  # of the scores
+    sliding: int | None  # positions that a row sees, its own included; None: all
+    shared: bool = False  # has no keys and values of its own
     keys_are_values: bool = False  # one projection makes both
     value_norm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class GemmaConfig(TextConfig):
-    """forms, inner: of each layer, its attention and the width of its MLP. per_layer: width of the per-layer embeddings, 0 = none."""
-
-    forms: tuple[GemmaForm, ...]
-    inner: tuple[int, ...]
+    forms: tuple[GemmaForm, ...]  # each layer's attention
+    inner: tuple[int, ...]  # width of each layer's MLP
     ropes: Mapping[str, RopeSettings]  # by layer type
     norm_offset: float  # the runtime weight of a norm = offset + stored
     scaled_layers: bool  # each layer ends in a product with a stored number
     softcap: float | None  # of the logits
     experts: ExpertForm | None  # beside the MLP of each layer
-    per_layer: int
+    per_layer: int  # width of the per-layer embeddings, 0 = none
     per_layer_vocab: int
 
     @property
@@ -79,21 +75,26 @@ class GemmaConfig(TextConfig):
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> GemmaConfig:
-        """raw: with a model_type of MODEL_TYPES. Refuses, in one line, settings that the code here does not follow."""
+        """From config.json's text part, with a model_type of MODEL_TYPES.
+
+        Raises ValueError, one line, for settings that the code here does not follow.
+        """
         if "backbone_hidden_size" in raw:
             raise ValueError(
-                "config.json: backbone_hidden_size says an assistant, expected a target (drafter=gemma_assistant reads these)"
+                "config.json: backbone_hidden_size says an assistant, expected a target "
+                "(drafter=gemma_assistant reads these)"
             )
         config = cls.layers_of(raw)
         if all(form.shared for form in config.forms):
             raise ValueError(
-                f"config.json: num_kv_shared_layers is {len(config.forms)} of as many layers, expected fewer"
+                f"config.json: num_kv_shared_layers is {len(config.forms)} of as many layers, "
+                "expected fewer"
             )
         return config
 
     @classmethod
     def layers_of(cls, raw: Mapping[str, Any]) -> GemmaConfig:
-        """The same of an assistant, whose layers are of the same kind and all share."""
+        """The same for an assistant, whose layers are of the same kind and all share."""
         four = ALIASES.get(str(raw["model_type"]), raw["model_type"]) == GEMMA4
         raw = (ABSENT4 if four else ABSENT3) | {
             key: value for key, value in raw.items() if value is not None
@@ -105,7 +106,8 @@ class GemmaConfig(TextConfig):
         own = types[: layers - shared]
         if shared > layers or (own and set(own) != set(types)):
             raise ValueError(
-                f"config.json: num_kv_shared_layers is {shared}: of {layers} layers, some would share what no layer has"
+                f"config.json: num_kv_shared_layers is {shared}: "
+                f"of {layers} layers, some would share what no layer has"
             )
         forms = _forms(raw, types, len(own), four)
         wide = 2 if raw.get("use_double_wide_mlp") else 1
@@ -134,7 +136,8 @@ class GemmaConfig(TextConfig):
         )
         if per_layer and config.per_layer_vocab < config.vocab:
             raise ValueError(
-                f"config.json: vocab_size_per_layer_input is {config.per_layer_vocab}, expected at least {config.vocab}"
+                f"config.json: vocab_size_per_layer_input is {config.per_layer_vocab}, "
+                f"expected at least {config.vocab}"
             )
         return config
 
@@ -171,11 +174,13 @@ def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, 
 def _forms(
     raw: Mapping[str, Any], types: tuple[str, ...], own: int, four: bool
 ) -> tuple[GemmaForm, ...]:
-    """Full layers have a size and key heads of their own: by `global_*`, or layer by layer by `per_layer_config`."""
+    """Of each layer. Full layers have a size and key heads of their own.
+
+    They are set by `global_*`, or layer by layer by `per_layer_config`.
+    """
     same = bool(raw.get("attention_k_eq_v", False))
-    by_layer = (
-        part_in(raw, "per_layer_config") if "per_layer_config" in raw else None
-    )  # an empty one: all layers are alike
+    # an empty one: all layers are alike
+    by_layer = part_in(raw, "per_layer_config") if "per_layer_config" in raw else None
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
@@ -187,7 +192,8 @@ def _forms(
         special = special if by_layer is None else part_in(by_layer, str(i))
         if unknown := set(special) - {"head_dim", "num_key_value_heads"}:
             raise ValueError(
-                f"config.json: per_layer_config of layer {i} sets {sorted(unknown)[0]}, supported: head_dim, num_key_value_heads"
+                f"config.json: per_layer_config of layer {i} sets {sorted(unknown)[0]}, "
+                "supported: head_dim, num_key_value_heads"
             )
         heads, here = size_in(raw, "num_attention_heads"), {**raw, **special}
         kv_heads = size_in(here, "num_key_value_heads")
@@ -214,13 +220,17 @@ def _forms(
     for kind in set(types):
         if len({(form.size, form.kv_heads) for form in forms if form.layer_type == kind}) > 1:
             raise ValueError(
-                f"config.json: per_layer_config gives {kind} layers different heads, expected one size and number for all"
+                f"config.json: per_layer_config gives {kind} layers different heads, "
+                "expected one size and number for all"
             )
     return tuple(forms)
 
 
 def _rope(raw: Mapping[str, Any], form: GemmaForm, four: bool) -> RopeSettings:
-    """Gemma 3 as first published: rope_theta and rope_scaling for full layers, rope_local_base_freq for sliding ones."""
+    """One layer's positions, in today's keys or as Gemma 3 was first published.
+
+    Then rope_theta and rope_scaling are for full layers, rope_local_base_freq for sliding ones.
+    """
     kind = form.layer_type
     proportional = (
         {"rope_type": "proportional", "partial_rotary_factor": 0.25}

@@ -18,7 +18,11 @@ NORMS = (
 
 
 class GemmaExperts:
-    """w: of the layer. The router reads the stream by a norm of its own, which has a weight for each element and none for each row."""
+    """The router, the experts and the norms between them and the MLP. w: of the layer.
+
+    The router reads the stream by a norm of its own, which has a weight for each element and none
+    for each row.
+    """
 
     def __init__(self, w: Weights, config: GemmaConfig) -> None:
         assert config.experts is not None
@@ -44,7 +48,9 @@ class GemmaExperts:
         }
 
     def __call__(self, x: Tensor, mlp: Tensor) -> Tensor:
-        """x: [rows, hidden] the stream; mlp: what the MLP made of it. Gives both together."""
+        """x: [rows, hidden], the stream; mlp: [rows, hidden], the MLP's output. Gives both
+        together.
+        """
         y = rms_norm(x.float(), x.shape[-1:], eps=self.eps).to(x.dtype) * self.scale * self.root
         chosen, shares = choose(linear(y, self.route), self.per_row)
         made = self.routed(self.before(x).to(x.dtype), chosen, shares * self.of_expert[chosen]).to(

@@ -1,5 +1,8 @@
-"""The Gemma 3 and Gemma 4 text models, as a `Target`. Sliding layers keep keys and values of the whole context and mask: a
-rejected row is never what the window has lost."""
+"""The Gemma 3 and Gemma 4 text models, as a `Target`.
+
+Sliding layers keep keys and values of the whole context and mask: so a rejected row never takes the
+place of one that the sliding window still needs.
+"""
 
 from __future__ import annotations
 

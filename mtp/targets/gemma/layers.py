@@ -1,4 +1,7 @@
-"""What Gemma layers, an assistant's too, do otherwise: keys and values that layers share, four norms, per-layer embeddings."""
+"""What Gemma layers, an assistant's too, have of their own.
+
+Keys and values that layers share, four norms, per-layer embeddings.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,8 @@ NORMS = (
     "pre_feedforward_layernorm",
     "post_feedforward_layernorm",
 )
-OWN = (
-    "k_proj.weight",
-    "v_proj.weight",
-    "k_norm.weight",
-)  # what a layer that shares keys and values does without
+# what a layer that shares keys and values does without
+OWN = ("k_proj.weight", "v_proj.weight", "k_norm.weight")
 
 
 class Kv(Protocol):
@@ -73,9 +73,8 @@ class GemmaAttention:
 
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         form = self.form
-        y = linear(x, self.project).unflatten(
-            1, (-1, form.size)
-        )  # [rows, heads and kv heads, size]
+        # [rows, heads and kv heads, size]
+        y = linear(x, self.project).unflatten(1, (-1, form.size))
         rotated = len(self.norm.weight)
         qk = place.rotations[form.layer_type](self.norm(y[:, :rotated])).to(y.dtype)
         k = v = None
@@ -90,7 +89,7 @@ class GemmaAttention:
 
 
 class PerLayerGate:
-    """A layer's own embedding of each row, let through as far as the stream asks for it."""
+    """A layer's own embedding of each row, weighted by a gate that the stream sets."""
 
     def __init__(self, w: Weights, config: GemmaConfig, layer: int) -> None:
         self.layer = layer
@@ -109,13 +108,16 @@ class PerLayerGate:
         }
 
     def __call__(self, x: Tensor, inputs: Tensor) -> Tensor:
-        """inputs: [rows, layers, width]."""
+        """x: [rows, hidden], the stream; inputs: [rows, layers, width]."""
         gate = gelu_tanh(linear(x, self.gate).double()).to(x.dtype)  # in double: see layers.py
         return x + self.norm(linear(gate * inputs[:, self.layer], self.out)).to(x.dtype)
 
 
 class GemmaBlock:
-    """A layer: attention, MLP (beside it perhaps experts) and perhaps a per-layer embedding, each normed before and after."""
+    """A layer: attention, MLP and, in some models, experts and a per-layer embedding.
+
+    Each is normed before and after.
+    """
 
     def __init__(self, w: Weights, config: GemmaConfig, layer: int, kv: Kv) -> None:
         norms = (Norm(w.tensor(f"{name}.weight"), config.eps, config.norm_offset) for name in NORMS)
@@ -150,14 +152,13 @@ class GemmaBlock:
 
     def matrices(self) -> list[Tensor]:
         more = [] if self.per_layer is None else [self.per_layer.gate, self.per_layer.out]
-        more += (
-            [] if self.experts is None else [self.experts.route]
-        )  # its experts are multiplied with one row each
+        # its experts are multiplied with one row each
+        more += [] if self.experts is None else [self.experts.route]
         return [self.mixer.project, self.mixer.out, *self.mlp.matrices(), *more]
 
 
 class PerLayerInputs:
-    """[rows, layers, width]: what each layer is given of a row, of its id and of its embedding in equal parts."""
+    """What each layer is given of a row: of its id and of its embedding, in equal parts."""
 
     def __init__(self, w: Weights, config: GemmaConfig, dtype: torch.dtype) -> None:
         self.table = w.tensor("embed_tokens_per_layer.weight")  # [vocab, layers * width]
@@ -177,7 +178,7 @@ class PerLayerInputs:
         }
 
     def __call__(self, ids: Tensor, x: Tensor) -> Tensor:
-        """x: [rows, hidden], the embedding of ids [rows]."""
+        """ids: [rows], x: [rows, hidden], their embedding -> [rows, layers, width]."""
         shape = (-1, len(self.norm.weight))
         of_id = (embedding(ids, self.table) * self.scale).unflatten(1, shape)
         of_x = self.norm((linear(x, self.project) * self.project_scale).unflatten(1, shape))
@@ -185,5 +186,7 @@ class PerLayerInputs:
 
 
 def rounded(value: float, dtype: torch.dtype) -> float:
-    """The family's embeddings are scaled by a number of their own precision: sqrt(3072) is 55.5 in bf16."""
+    """The family scales its embeddings by a number of their own precision: sqrt(3072) is 55.5 in
+    bf16.
+    """
     return float(torch.tensor(value).to(dtype))

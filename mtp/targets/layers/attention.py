@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -14,7 +17,10 @@ from triton_kernels.attention import BLOCK
 
 
 class KvCache:
-    """Keys and values [slots, kv heads, capacity, head size] of a layer, capacity = `length` rounded up to whole blocks."""
+    """Keys and values [slots, kv heads, capacity, head size] of a layer.
+
+    capacity: `length` rounded up to whole blocks
+    """
 
     def __init__(
         self, form: AttentionForm, slots: int, length: int, dtype: torch.dtype, device: torch.device
@@ -32,7 +38,10 @@ class KvCache:
 
 
 class Attention:
-    """A mixer: grouped-query attention with rotation and, where the form has them, biases, q/k norm and an output gate."""
+    """A mixer: grouped-query attention with rotation.
+
+    Where the form has them, with biases, q/k norm and an output gate.
+    """
 
     def __init__(self, w: Weights, form: AttentionForm, cache: KvCache) -> None:
         self.form, self.cache = form, cache
@@ -43,9 +52,8 @@ class Attention:
         self.norm: Norm | None = None
         if form.qk_norm:
             q, k = w.tensor("q_norm.weight"), w.tensor("k_norm.weight")
-            both = torch.cat(
-                [q.expand(self.heads, -1), k.expand(self.kv_heads, -1)]
-            )  # [heads, size]
+            # [heads and kv heads, size]
+            both = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])
             self.norm = Norm(both, form.eps, form.norm_offset)
 
     @staticmethod
@@ -71,11 +79,11 @@ class Attention:
         return linear(y, self.out)
 
     def store(self, x: Tensor, place: PromptRows) -> None:
-        """Only the cache rows of a chunk of a prompt."""
+        """Writes the cache rows of a chunk of a prompt, no more. x: [rows, hidden]."""
         _, k, v, _ = self._parts(x, place.rotations[self.form.layer_type])
         here = slice(place.start, place.start + len(x))
-        self.cache.keys[place.slot, :, here] = k.transpose(0, 1)
-        self.cache.values[place.slot, :, here] = v.transpose(0, 1)
+        self.cache.keys[place.slot, :, here] = rearrange(k, "row head size -> head row size")
+        self.cache.values[place.slot, :, here] = rearrange(v, "row head size -> head row size")
 
     def _parts(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         y = linear(x, self.project)
@@ -101,22 +109,21 @@ class Attention:
 
 
 def _fused(w: Weights, form: AttentionForm) -> Tensor:
+    """[out, hidden]: queries, keys, values and, of a gated form, gates."""
     if not form.gated:
         return w.stacked("q_proj.weight", "k_proj.weight", "v_proj.weight")
-    heads, size, keys = form.heads, form.size, form.kv_heads * form.size
-    out = torch.empty(2 * (heads * size + keys), form.hidden, dtype=w.dtype, device=w.device)
-    queries, k, v, gates = out.split([heads * size, keys, keys, heads * size])
-    # stored per head: its query, then its gate
-    w.fill(
-        queries.view(heads, size, -1),
-        "q_proj.weight",
-        lambda whole: whole.view(heads, 2, size, -1)[:, 0],
-    )
-    w.fill(
-        gates.view(heads, size, -1),
-        "q_proj.weight",
-        lambda whole: whole.view(heads, 2, size, -1)[:, 1],
-    )
+    queries, keys = form.heads * form.size, form.kv_heads * form.size
+    out = torch.empty(2 * (queries + keys), form.hidden, dtype=w.dtype, device=w.device)
+    q, k, v, gate = out.split([queries, keys, keys, queries])
+    for place, part in enumerate((q, gate)):
+        by_head = rearrange(part, "(head size) hidden -> head size hidden", size=form.size)
+        w.fill(by_head, "q_proj.weight", partial(_query_or_gate, place=place, size=form.size))
     w.fill(k, "k_proj.weight")
     w.fill(v, "v_proj.weight")
     return out
+
+
+def _query_or_gate(whole: Tensor, *, place: int, size: int) -> Tensor:
+    """One of the two, which are stored head by head: [heads, size, hidden]."""
+    parts = rearrange(whole, "(head two size) hidden -> two head size hidden", two=2, size=size)
+    return parts[place]

@@ -1,8 +1,8 @@
 """Blocks that text models and their MTP heads share: norm, MLP, and where a forward's rows sit.
 
-On a CPU the vectorised sigmoid, SiLU and softplus and the scalar ones that end a contiguous stretch differ in the last bit.
-So that a row's bits never depend on its place, they run here on column slices of a fused projection (rows with gaps between
-them are walked one by one), or in double.
+On a CPU the vectorised sigmoid, SiLU and softplus and the scalar ones that end a contiguous stretch
+differ in the last bit. So that a row's bits never depend on its place, they run here on column
+slices of a fused projection (rows with gaps between them are walked one by one), or in double.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from triton_kernels.attention import prefill_attention, window_attention
 
 
 class Norm:
-    """RMS over the last dimension; fp32 in and out. weight: as stored; the runtime weight is offset + weight, always."""
+    """RMS over the last dimension; fp32 in and out.
+
+    weight: as stored; the runtime weight is offset + weight, always
+    """
 
     def __init__(self, weight: Tensor, eps: float, offset: float) -> None:
         self.weight = weight.float() + offset
@@ -30,14 +33,13 @@ class Norm:
 
 
 class WindowRows(NamedTuple):
-    """Where a window's rows sit. rotations: by layer type; counts: as in `window_attention`; inputs: what each block reads
-    besides the stream, where a family has that."""
+    """Where a window's rows sit."""
 
     positions: Tensor  # [rows] int32 cache rows
     starts: Tensor  # [slots + 1] int32
-    rotations: Mapping[str, Rotation]
-    counts: Tensor | None = None
-    inputs: Tensor | None = None
+    rotations: Mapping[str, Rotation]  # by layer type
+    counts: Tensor | None = None  # [slots] int32, see `window_attention`
+    inputs: Tensor | None = None  # what blocks read besides the stream, where a family has that
 
     def attend(
         self,
@@ -64,11 +66,11 @@ class WindowRows(NamedTuple):
 
 
 class PromptRows(NamedTuple):
-    """A chunk of one slot's prompt, from position `start` on. rotations, inputs: as above."""
+    """A chunk of one slot's prompt."""
 
     slot: int
-    start: int
-    rotations: Mapping[str, Rotation]
+    start: int  # position of its first row
+    rotations: Mapping[str, Rotation]  # as of `WindowRows`
     inputs: Tensor | None = None
 
     def attend(
@@ -105,11 +107,15 @@ class Mixer(Protocol):
     project: Tensor  # its fused input projection [out, hidden]
     out: Tensor  # its output projection [hidden, in]
 
-    def __call__(self, x: Tensor, place: Place) -> Tensor: ...
+    def __call__(self, x: Tensor, place: Place) -> Tensor:
+        """x: [rows, hidden], normed -> what it adds to the stream [rows, hidden]."""
+        ...
 
 
 class Feedforward(Protocol):
-    def __call__(self, x: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: [rows, hidden], normed -> what it adds to the stream [rows, hidden]."""
+        ...
 
     def matrices(self) -> list[Tensor]: ...
 

@@ -1,4 +1,7 @@
-"""A mixture of experts in the place of an MLP: a router, the experts it chooses, and one that every row goes through."""
+"""A mixture of experts in the place of an MLP.
+
+A router, the experts it chooses, and one that every row goes through.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,28 @@ ROWS = 8  # whose experts' weights are gathered at a time
 
 
 def choose(scores: Tensor, per_row: int) -> tuple[Tensor, Tensor]:
-    """scores [rows, experts] -> the best of each row, and their shares of the output: [rows, per_row]. The lowest id wins a tie."""
+    """The best experts of each row and their shares of the output: [rows, per_row] each.
+
+    scores: [rows, experts]. The lowest id wins a tie.
+    """
     chances, order = scores.float().softmax(-1).sort(dim=-1, descending=True, stable=True)
     chances = chances[:, :per_row]
     return order[:, :per_row], chances / chances.sum(-1, keepdim=True)
 
 
 class Routed:
-    """Experts of which each row goes through a few. Shapes depend on the row count alone: each row's experts are gathered and
-    multiplied one by one, in the order in which they are chosen, so a row's bits do not depend on its company, and nothing is
-    read by the host."""
+    """Experts of which each row goes through a few.
+
+    Shapes depend on the row count alone: each row's experts are gathered and multiplied one by one,
+    in the order in which they are chosen. So a row's bits do not depend on the other rows, and
+    nothing is read by the host.
+    """
 
     def __init__(
         self, gate_up: Tensor, down: Tensor, activation: Callable[[Tensor], Tensor] = silu
     ) -> None:
-        self.gate_up, self.down = (
-            gate_up,
-            down,
-        )  # [experts, 2 * inner, hidden], [experts, hidden, inner]
+        self.gate_up = gate_up  # [experts, 2 * inner, hidden]
+        self.down = down  # [experts, hidden, inner]
         self.activation = activation
 
     def __call__(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
@@ -47,9 +54,8 @@ class Routed:
 
     def _some(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         which = chosen.flatten()
-        each = x.repeat_interleave(chosen.shape[1], 0)[
-            :, None
-        ]  # [rows * experts of a row, 1, hidden]
+        # [rows * experts of a row, 1, hidden]
+        each = x.repeat_interleave(chosen.shape[1], 0)[:, None]
         gate, up = torch.bmm(each, self.gate_up.index_select(0, which).transpose(1, 2)).chunk(2, 2)
         out = torch.bmm(
             self.activation(gate) * up, self.down.index_select(0, which).transpose(1, 2)

@@ -12,21 +12,24 @@ from mtp.targets.loading.config import RopeSettings
 
 
 class Rotation(NamedTuple):
-    """Of some rows: cosines and signed sines [rows, 1, head size], 1 and 0 where a head is not rotated."""
+    """Of some rows. Elements that are not rotated have cosine 1 and sine 0."""
 
-    cos: Tensor
-    sin: Tensor
+    cos: Tensor  # [rows, 1, head size]
+    sin: Tensor  # [rows, 1, head size], signed
     partner: Tensor  # [head size] long, the element that each is rotated with
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: [rows, heads, head size] fp32."""
+        """x: [rows, heads, head size] fp32 -> the same shape and dtype, rotated."""
         return x * self.cos + x.index_select(-1, self.partner) * self.sin
 
 
 class Rope:
-    """Tables for positions 0..length-1 (the rope position, which is not the cache row wherever images count otherwise).
+    """Tables for positions 0..length - 1.
 
-    frequencies: [n] fp32; the first 2 n elements of a head of `size` are rotated, i with i + n, and the rest is not.
+    These are rope positions, which are not cache rows wherever images count otherwise.
+
+    frequencies: [n] fp32; the first 2 n elements of a head of `size` are rotated, i with i + n, and
+    the rest is not
     """
 
     def __init__(self, frequencies: Tensor, size: int, length: int, device: torch.device) -> None:
@@ -40,13 +43,14 @@ class Rope:
         ).to(device)
 
     def at(self, positions: Tensor) -> Rotation:
+        """positions: [rows] int."""
         return Rotation(
             self.cos.index_select(0, positions), self.sin.index_select(0, positions), self.partner
         )
 
 
 def frequencies(rope: RopeSettings) -> Tensor:
-    """[rotary / 2] fp32, radians a position. The llama3 rule is that of Llama 3.1's own model code."""
+    """[rotary / 2] fp32, radians a position. The llama3 rule is Llama 3.1's own model code's."""
     plain = rope.theta ** -(torch.arange(0, rope.rotary, 2, dtype=torch.float32) / rope.rotary)
     if rope.kind == "linear":
         return plain / rope.factor

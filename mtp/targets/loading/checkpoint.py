@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint folder: its config, stop ids and tensors, every one of which is accounted for."""
+"""A Hugging Face checkpoint folder: its config, stop ids and tensors, all accounted for."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ OTHER_PARTS += ("model.multi_modal_projector.",)
 
 
 class Checkpoint:
-    """weights: the one weight file that is read, relative to the folder; None: all that lie in it.
+    """The files of a folder; no weight is read yet.
 
-    config: the text model's settings, a multimodal config's outer ones filling what it leaves out. tokenizer: path of
-    tokenizer.json, None without one. Refuses, in one line: a missing path or config, broken files, a tensor stored twice.
+    weights: the one weight file that is read, relative to the folder; None: all that lie in it
+
+    config: the text model's settings, a multimodal config's outer ones filling what it leaves out
+    tokenizer: path of tokenizer.json, None without one
+
+    Raises ValueError, one line: a missing path or config, broken files, a tensor stored twice.
     """
 
     def __init__(self, path: str | Path, weights: str | None = None) -> None:
@@ -64,7 +68,10 @@ class Checkpoint:
         return STORED_AS.get(embedding.dtype) if embedding is not None else None
 
     def matrices(self) -> Counter[tuple[int, int]]:
-        """Shapes [out, in] that a row is multiplied with, and how many of each: a tied head once, experts as they are stored."""
+        """Shapes [out, in] that a row is multiplied with, and how many of each.
+
+        A tied head counts once, experts as they are stored.
+        """
         shapes = {
             name: one.shape
             for name, one in self._stored.items()
@@ -76,7 +83,10 @@ class Checkpoint:
         return Counter((shape[0], shape[1]) for shape in shapes.values())
 
     def fingerprint(self, name: str) -> str:
-        """A hash of a tensor's dtype, shape, first and last MiB: whether two checkpoints are of one model. ValueError without it."""
+        """A hash of a tensor's dtype, shape, first and last MiB: are two checkpoints of one model?
+
+        Raises ValueError where there is no such tensor.
+        """
         if name not in self._stored:
             raise ValueError(f"checkpoint {self.path}: missing {name}")
         one = self._stored[name]
@@ -103,7 +113,10 @@ class Checkpoint:
     ) -> Weights:
         """Tensors by name. Every name under the prefixes must be one of `shapes`, with that shape.
 
-        A multimodal file's `model.language_model.` counts as `model.`; its other parts are not looked at."""
+        A multimodal file's `model.language_model.` counts as `model.`; its other parts are left
+        alone. Raises ValueError, one line, that lists what is missing, mis-shaped, of another dtype
+        or unknown.
+        """
         found = {name: self._stored[name] for name in shapes if name in self._stored}
         problems = {
             "missing": [name for name in shapes if name not in found and name not in set(optional)],
@@ -177,8 +190,11 @@ class Checkpoint:
 
     @cached_property
     def highest_token(self) -> int | None:
-        """The highest id that text encodes to, None without a tokenizer. Special tokens past the others do not count: a text
-        model may share its tokenizer with one that also sees images."""
+        """The highest id that text encodes to, None without a tokenizer.
+
+        Special tokens past the others do not count: a text model may share its tokenizer with one
+        that also sees images.
+        """
         tokenizer = self._json("tokenizer.json") or {}
         vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
         plain = [
@@ -212,7 +228,10 @@ class Checkpoint:
 
 
 def unite_stop_ids(*sources: Any) -> frozenset[int]:
-    """One set of what config, generation config and tokenizer each name: an id, several, or none. Refuses, in one line, anything else."""
+    """One set of what config, generation config and tokenizer each name: an id, several, or none.
+
+    Raises ValueError, one line, for anything else.
+    """
     united: set[int] = set()
     for source in sources:
         named = source.tolist() if isinstance(source, torch.Tensor) else source
@@ -229,9 +248,8 @@ def our_name(stored: str) -> str | None:
         return None
     if stored.startswith("model.language_model."):
         return "model." + stored.removeprefix("model.language_model.")
-    return stored.removeprefix(
-        "language_model."
-    )  # as Gemma 3's multimodal files were first published
+    # as Gemma 3's multimodal files were first published
+    return stored.removeprefix("language_model.")
 
 
 def _listed(names: list[str]) -> str:

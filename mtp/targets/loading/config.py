@@ -1,4 +1,7 @@
-"""What every text model's config.json says, and how a value of it is checked. A family adds its own in a file of its own."""
+"""What every text model's config.json says, and how a value of it is checked.
+
+A family adds its own settings in a file of its own.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ class TextConfig(ABC):
             or not 1 <= context <= self.max_positions
         ):
             raise ValueError(
-                f"context is {context!r}, expected 1 to {self.max_positions} (max_position_embeddings)"
+                f"context is {context!r}, expected 1 to {self.max_positions} "
+                "(max_position_embeddings)"
             )
 
 
@@ -55,11 +59,16 @@ ROPE_NEEDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class RopeSettings:
-    """Rotary positions. rotary: leading elements of a head that are rotated; kind: default, linear (frequencies / factor),
-    llama3 (the same for wavelengths beyond `original` / `low`, unchanged below `original` / `high`, in between mixed) or
-    proportional (only the first `share` of the frequencies turn at all, / factor)."""
+    """Rotary positions, of one of these kinds.
 
-    rotary: int
+    default: frequencies as they are
+    linear: frequencies / factor
+    llama3: frequencies / factor for wavelengths beyond `original` / `low`, unchanged below
+    `original` / `high`, mixed in between
+    proportional: only the first `share` of the frequencies turn at all, / factor
+    """
+
+    rotary: int  # leading elements of a head that are rotated
     theta: float
     kind: str = "default"
     factor: float = 1.0
@@ -70,7 +79,10 @@ class RopeSettings:
 
     @classmethod
     def read(cls, rope: Mapping[str, Any], *, rotary: int, theta: float) -> RopeSettings:
-        """rope: a config's rope_parameters, or rope_scaling. Refuses, in one line, another kind or what it lacks."""
+        """From a config's rope_parameters, or rope_scaling.
+
+        Raises ValueError, one line, for another kind or a setting that is missing.
+        """
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind not in list(ROPE_NEEDS):
             raise ValueError(
@@ -84,14 +96,15 @@ class RopeSettings:
             found["factor"] = number_in(rope, "factor", default=1.0)
         if kind == "llama3" and found["high"] <= found["low"]:
             raise ValueError(
-                f"config.json: high_freq_factor is {found['high']}, expected more than low_freq_factor ({found['low']})"
+                f"config.json: high_freq_factor is {found['high']}, "
+                f"expected more than low_freq_factor ({found['low']})"
             )
         return cls(rotary, theta, kind, **found)
 
 
 @dataclass(frozen=True)
 class AttentionForm:
-    """One layer's attention. bias: of queries, keys and values; gated: per head, the query projection also makes a gate."""
+    """One layer's attention."""
 
     hidden: int
     heads: int
@@ -101,8 +114,8 @@ class AttentionForm:
     eps: float
     norm_offset: float  # the runtime weight of a norm = offset + stored
     qk_norm: bool = False
-    bias: bool = False
-    gated: bool = False
+    bias: bool = False  # of queries, keys and values
+    gated: bool = False  # per head, the query projection also makes a gate
 
 
 @dataclass(frozen=True)
@@ -123,18 +136,20 @@ class ExpertForm:
         )
         if form.per_row > form.count:
             raise ValueError(
-                f"config.json: {per_row} is {form.per_row}, expected at most num_experts ({form.count})"
+                f"config.json: {per_row} is {form.per_row}, "
+                f"expected at most num_experts ({form.count})"
             )
         return form
 
 
 def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, least: int = 1) -> int:
-    """An integer of config.json; default: where it is absent or null."""
+    """An integer of config.json; default: where it is absent or null. Raises ValueError."""
     value = raw.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(
-            f"config.json: {key} is {value!r}, expected {'a positive integer' if least == 1 else f'an integer >= {least}'}"
+            f"config.json: {key} is {value!r}, expected "
+            f"{'a positive integer' if least == 1 else f'an integer >= {least}'}"
         )
     return value
 
@@ -142,7 +157,11 @@ def size_in(raw: Mapping[str, Any], key: str, default: int | None = None, *, lea
 def number_in(
     raw: Mapping[str, Any], key: str, where: str = "", default: float | None = None
 ) -> float:
-    """A positive number of config.json; where: what the refusal adds; default: where it is absent or null."""
+    """A positive number of config.json. Raises ValueError.
+
+    where: what the message adds
+    default: where the key is absent or null
+    """
     value = raw.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -151,7 +170,7 @@ def number_in(
 
 
 def part_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """An object of config.json, empty where it is absent or null."""
+    """An object of config.json, empty where it is absent or null. Raises ValueError."""
     value = raw.get(key)
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"config.json: {key} is {value!r}, expected an object")
@@ -161,7 +180,10 @@ def part_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def layer_types_in(
     raw: Mapping[str, Any], known: Sequence[str], default: Sequence[str]
 ) -> list[str]:
-    """default: where they are absent, null or empty; as many are expected."""
+    """One known type for each layer. Raises ValueError.
+
+    default: where the key is absent, null or empty; as many are expected
+    """
     types = raw.get("layer_types") or default
     if (
         not isinstance(types, Sequence)
@@ -175,7 +197,10 @@ def layer_types_in(
 
 
 def follow(settings: Mapping[str, tuple[Any, Any]]) -> None:
-    """By key: (config.json's value, the only one that the code follows). Refuses, in one line, the first that differs."""
+    """Raises ValueError, one line, for the first setting that differs.
+
+    settings: by key, config.json's value and the only one that the code follows
+    """
     for key, (value, wanted) in settings.items():
         if value != wanted:
             raise ValueError(f"config.json: {key} is {value!r}, supported: {wanted!r}")

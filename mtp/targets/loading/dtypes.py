@@ -1,4 +1,4 @@
-"""Which dtype a model runs in: the one that is asked for, the stored one, or the faster one on this CPU."""
+"""Which dtype a model runs in: the requested one, the stored one, or the faster one on this CPU."""
 
 from __future__ import annotations
 
@@ -50,10 +50,15 @@ def choose_dtype(
     rows: int,
     cache: Path | None = None,
 ) -> Choice:
-    """stored, and auto on a GPU: fp32 where the checkpoint is, else bf16. auto on a CPU: what a short probe of this model's matrix
-    shapes at `rows` rows finds faster.
+    """stored, and auto on a GPU: fp32 where the checkpoint is, else bf16.
 
-    cache: a folder where the probe's result is kept, by machine, threads and shapes, so that every run here takes the same."""
+    auto on a CPU: what a short probe of this model's matrix shapes at `rows` rows finds faster.
+
+    cache: a folder that keeps the probe's result, by machine, threads and shapes, so that every run
+    here takes the same
+
+    Raises ValueError, one line, for another name.
+    """
     check_dtype(asked)
     if isinstance(asked, torch.dtype):
         return Choice(asked, "")
@@ -66,7 +71,10 @@ def choose_dtype(
     shapes = checkpoint.matrices()
     timed = time_products(shapes, rows) if cache is None else _remembered(shapes, rows, cache)
     dtype = faster(timed)
-    found = f"this model's products with {rows} rows take {timed.bf16:.1f} ms in bf16 and {timed.fp32:.1f} ms in fp32 here"
+    found = (
+        f"this model's products with {rows} rows take {timed.bf16:.1f} ms in bf16 "
+        f"and {timed.fp32:.1f} ms in fp32 here"
+    )
     return Choice(
         dtype, f"{found}, so {'fp32' if dtype == torch.float32 else 'bf16'} (target.dtype=auto)"
     )
@@ -78,7 +86,10 @@ def faster(timed: Timed) -> torch.dtype:
 
 @torch.inference_mode()
 def time_products(shapes: Mapping[tuple[int, int], int], rows: int) -> Timed:
-    """shapes: [out, in] -> how many such matrices. Both dtypes in turns, medians, within half a second."""
+    """Both dtypes in turns, medians, within half a second.
+
+    shapes: [out, in] -> how many such matrices
+    """
     began = time.perf_counter()
     pairs = []
     for (out, width), count in shapes.items():

@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint, memory-mapped: what is asked for is converted straight into its own place."""
+"""Tensors of a checkpoint, memory-mapped and converted straight into their own place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Stored(NamedTuple):
 
 
 def stored_in(file: Path) -> dict[str, Stored]:
-    """The header of a safetensors file (its own format page: a length of 8 bytes, JSON, then the data). ValueError where it is broken."""
+    """The header of a safetensors file: a length of 8 bytes, JSON, then the data.
+
+    Raises ValueError where it is broken.
+    """
     size = file.stat().st_size
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -53,17 +56,20 @@ def stored_in(file: Path) -> dict[str, Stored]:
         )
         if not 0 <= first <= last <= size - 8 - length or wanted != last - first:
             raise ValueError(
-                f"{name} {dtype}{list(shape)} lies at {first}..{last} of {size - 8 - length} bytes of data"
+                f"{name} {dtype}{list(shape)} lies at {first}..{last} "
+                f"of {size - 8 - length} bytes of data"
             )
         found[name] = Stored(file, dtype, shape, 8 + length + first, last - first)
     return found
 
 
 class Weights:
-    """Checked tensors by name, below a prefix. Every tensor it gives has aligned memory of its own: on a CPU a product's last
-    bits depend on its operands' alignment.
+    """Checked tensors by name, below a prefix. At most PIECE bytes of a file are in memory besides.
 
-    dtype, device: of what it gives. At most PIECE bytes of a file are in memory besides.
+    Every tensor it gives has aligned memory of its own: on a CPU a product's last bits depend on
+    its operands' alignment.
+
+    dtype, device: of what it gives
     """
 
     def __init__(
@@ -90,13 +96,15 @@ class Weights:
         return self._stored[self._prefix + name].shape
 
     def tensor(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
-        """dtype: another than the model's, for what must not be rounded to it."""
+        """As it is stored, converted. dtype: another than the model's, for what must not be
+        rounded.
+        """
         out = torch.empty(self.shape(name), dtype=dtype or self.dtype, device=self.device)
         self.fill(out, name)
         return out
 
     def stacked(self, *names: str) -> Tensor:
-        """One below another: a fused projection."""
+        """One below another along dimension 0: a fused projection."""
         shapes = [self.shape(name) for name in names]
         out = torch.empty(
             sum(shape[0] for shape in shapes), *shapes[0][1:], dtype=self.dtype, device=self.device
@@ -108,14 +116,13 @@ class Weights:
     def fill(
         self, out: Tensor, name: str, view: Callable[[Tensor], Tensor] = lambda whole: whole
     ) -> None:
-        """out: of the shape of view(the stored tensor)."""
+        """Copies view(the stored tensor) into `out`, which has that shape, piece by piece."""
         one = self._stored[self._prefix + name]
         source = view(self._files.view(one))
         if not source.ndim:
             source, out = source[None], out[None]
-        spanned = max(
-            1, math.prod(one.shape) * source.element_size() // max(1, len(source))
-        )  # bytes of the file in a line of the view
+        # bytes of the file in a line of the view
+        spanned = max(1, math.prod(one.shape) * source.element_size() // max(1, len(source)))
         lines = max(1, PIECE // spanned)
         for some in range(0, len(source), lines):
             piece = source[some : some + lines]

@@ -95,7 +95,11 @@ class QwenConfig(TextConfig):
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> QwenConfig:
-        """Refuses, in one line, another architecture and settings that the code here does not follow."""
+        """From config.json's text part.
+
+        Raises ValueError, one line, for another architecture and settings that the code does not
+        follow.
+        """
         name = raw.get("model_type")
         if name not in MODEL_TYPES:
             raise ValueError(f"model_type is {name!r}, supported: {', '.join(sorted(MODEL_TYPES))}")
@@ -165,7 +169,8 @@ class QwenConfig(TextConfig):
         rotary = self.rope.rotary
         if rotary < 2 or rotary % 2 or rotary > self.head_size:
             raise ValueError(
-                f"config.json: {rotary} rotated elements of a head, expected an even number from 2 to {self.head_size}"
+                f"config.json: {rotary} rotated elements of a head, "
+                f"expected an even number from 2 to {self.head_size}"
             )
         for many, few in (
             (self.heads, self.kv_heads),

@@ -1,4 +1,7 @@
-"""The Qwen text models (dense, and hybrids with gated-delta layers and experts) and Llama, as a `Target`."""
+"""The Qwen text models and Llama, as a `Target`.
+
+Dense models, and hybrids with gated-delta layers and experts.
+"""
 
 from __future__ import annotations
 

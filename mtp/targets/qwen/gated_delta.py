@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu, softplus
 
@@ -14,7 +15,10 @@ from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, 
 
 
 class LinearState:
-    """Committed state of every slot, and what a verified window of at most `rows` rows leaves for its commit. All fp32."""
+    """Committed state of every slot, and what a verified window leaves for its commit. All fp32.
+
+    rows: most rows of a window
+    """
 
     def __init__(
         self, config: QwenConfig, layers: int, slots: int, rows: int, device: torch.device
@@ -44,18 +48,21 @@ class LinearState:
 
 
 class GatedDelta:
-    """A mixer: short convolution over queries, keys and values, gated delta rule, gated norm. index: its layer in `state`."""
+    """A mixer: short convolution over queries, keys and values, gated delta rule, gated norm.
+
+    index: its layer in `state`
+    """
 
     def __init__(self, w: Weights, config: QwenConfig, state: LinearState, index: int) -> None:
         self.project = w.stacked(*(f"in_proj_{part}.weight" for part in ("qkv", "z", "b", "a")))
         self.out = w.tensor("out_proj.weight")
-        self.taps = w.tensor("conv1d.weight")[:, 0].float().t().contiguous()  # [taps, channels]
+        taps = w.tensor("conv1d.weight").float()
+        self.taps = rearrange(taps, "channel 1 tap -> tap channel").contiguous()
         # its gates' parameters are small and sensitive: as stored, not rounded to the model's dtype
         self.rate = -w.tensor("A_log", torch.float32).exp().double()  # [heads]
         self.bias = w.tensor("dt_bias", torch.float32).double()
-        self.norm_weight = w.tensor(
-            "norm.weight"
-        ).float()  # the one norm of the family that is not an offset
+        # the one norm of the family that is not an offset
+        self.norm_weight = w.tensor("norm.weight").float()
         self.eps = config.eps
         self.key_heads, self.key_size = config.linear_key_heads, config.linear_key_size
         self.heads, self.value_size = config.linear_value_heads, config.linear_value_size
@@ -82,10 +89,8 @@ class GatedDelta:
         mixed, gate, b, a = linear(x, self.project).float().split_with_sizes(self.widths, 1)
         beta = b.double().sigmoid().float()  # [rows, heads]
         log_decay = self.rate * softplus(a.double() + self.bias)
-        if isinstance(place, PromptRows):
-            y = self._prompt(
-                mixed, log_decay.float(), beta, place.slot
-            )  # [rows, heads, value size]
+        if isinstance(place, PromptRows):  # y: [rows, heads, value size]
+            y = self._prompt(mixed, log_decay.float(), beta, place.slot)
         else:
             y = self._window(mixed, log_decay, beta, place.starts)
         y = rms_norm(y, y.shape[-1:], eps=self.eps) * self.norm_weight
@@ -94,10 +99,8 @@ class GatedDelta:
 
     def _window(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, starts: Tensor) -> Tensor:
         state, layer, rows = self.state, self.index, len(mixed)
-        inputs, decay = (
-            state.inputs[layer, :rows].copy_(mixed),
-            state.decays[layer, :rows].copy_(log_decay.exp()),
-        )
+        inputs = state.inputs[layer, :rows].copy_(mixed)
+        decay = state.decays[layer, :rows].copy_(log_decay.exp())
         conv = causal_conv_verify(inputs, self.taps, state.past_inputs[layer], starts)
         q, k, v = self._split(conv, state.keys[layer, :rows])
         deltas = state.deltas[layer, :rows]

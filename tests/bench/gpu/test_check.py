@@ -1,4 +1,5 @@
-"""The GPU check, as far as it goes without a GPU: its comparisons, its read of the logits, its busy window."""
+"""The GPU check, as far as it goes without a GPU: its comparisons, its read of the logits, its
+busy window."""
 
 from __future__ import annotations
 

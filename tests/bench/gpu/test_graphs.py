@@ -60,6 +60,7 @@ def test_memory_that_is_not_given_back_is_seen(monkeypatch):
     assert "bytes" in CASES["memory"](CPU)[0]
 
 
+@pytest.mark.slow
 def test_cases_run_in_processes_of_their_own(monkeypatch):
     assert list(gpu_graphs.failures("cpu", ("evict", "host read"))) == [
         ("evict", []),
@@ -76,6 +77,7 @@ def test_cases_run_in_processes_of_their_own(monkeypatch):
     assert "not run" in next(gpu_graphs.failures("cpu", ("evict",)))[1][0]
 
 
+@pytest.mark.slow
 def test_costs_by_key():
     table = gpu_graphs.measure(CPU, tokens=48)
     assert [row["key"] for row in table] == ["off", *KEYS]
@@ -91,8 +93,9 @@ def test_costs_by_key():
 def test_the_check_needs_neither_hydra_nor_polars_nor_a_tokenizer():
     lines = [
         "import sys, torch",
-        "for name in ('hydra', 'omegaconf', 'polars', 'tokenizers', 'transformers', 'rich'): sys.modules[name] = None",
-        "from bench import gpu_check",
+        "for name in ('hydra', 'omegaconf', 'polars', 'tokenizers', 'transformers', 'rich'): "
+        "sys.modules[name] = None",
+        "from bench.gpu import check",
         "from bench.gpu.graph_cases import engine_run",
         "torch.set_num_threads(1)",
         "print(len(engine_run(torch.device('cpu'), 'rows', tokens=4, tiny=True)[0]))",

@@ -1,4 +1,5 @@
-"""What of the mixers' part of `make gpu-check` can run on a CPU: its comparisons and its windows, twin against twin."""
+"""What of the mixers' part of `make gpu-check` can run on a CPU: its comparisons and its
+windows, twin against twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Peers that are not installed here: small packages with their signatures stand in for them, right and wrong, and a kernel in a file."""
+"""Peers that are not installed here: small packages with their signatures stand in for them,
+right and wrong, and a kernel in a file."""
 
 from __future__ import annotations
 
@@ -259,6 +260,7 @@ def source(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_peers_kernels_are_compiled_from_their_source(source, windows, monkeypatch, tmp_path):
     monkeypatch.setenv("PEER_SOURCE", str(source))
     monkeypatch.setattr(peers, "PEERS", ("vllm-v1",))

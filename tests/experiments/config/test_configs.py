@@ -28,7 +28,9 @@ GROUPS = sorted(
     if folder.is_dir() and folder.name not in ("experiment", "launcher", "model")
 )
 NAMES = [
-    f"{group}={file.stem}" for group in GROUPS for file in sorted((FOLDER / group).glob("*.yaml"))
+    f"{group}={file.stem}"
+    for group in GROUPS
+    for file in sorted((FOLDER / group).glob("[!_]*.yaml"))
 ]
 EXPERIMENTS = sorted(file.stem for file in (FOLDER / "experiment").glob("*.yaml"))
 MODEL = "experiments/assets/models/tiny_qwen"
@@ -111,9 +113,8 @@ def test_a_launcher_composes_where_it_is_installed(name):
     base = compose("run", overrides=[f"launcher={name}"], return_hydra_config=True)
     assert "jobs" in base.launcher
     plain = compose("run", overrides=["hydra/launcher=basic"])
-    assert fingerprint_of(compose("run", overrides=[f"launcher={name}"])) == fingerprint_of(
-        plain
-    )  # no result depends on it
+    # no result depends on it
+    assert fingerprint_of(compose("run", overrides=[f"launcher={name}"])) == fingerprint_of(plain)
 
 
 def test_every_knob_says_what_it_is_beside_it_or_is_all_that_its_file_is_about():
@@ -124,7 +125,7 @@ def test_every_knob_says_what_it_is_beside_it_or_is_all_that_its_file_is_about()
     }
     assert all(text.startswith("# ") for text in files.values())
     files[FOLDER / "run.yaml"] = (FOLDER / "run.yaml").read_text().split("experiment: null")[1]
-    told = {"_target_", "_partial_", "path", "key", "name", "kind", "share", "dir"}
+    told = {"_target_", "_name_", "_partial_", "path", "key", "name", "kind", "share", "dir"}
     silent = {
         f"{file.relative_to(FOLDER)}: {knob}"
         for file, text in files.items()
@@ -173,7 +174,8 @@ def test_a_drafter_that_does_not_fit_the_target_is_refused_before_anything_is_lo
         )
     with pytest.raises(
         BadInput,
-        match=r"headless has no MTP head, expected tensors mtp\.\*, or drafter=prompt_lookup or none",
+        match=r"headless has no MTP head, expected tensors mtp\.\*, or drafter=prompt_lookup "
+        "or none",
     ):
         run_spec(compose("run", overrides=[*target, f"target.path={headless}"]))
     for fits in ("drafter=prompt_lookup", "drafter=none", "policy=static_0"):

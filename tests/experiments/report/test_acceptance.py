@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from experiments.report.acceptance import acceptance_of, loop_start
 from experiments.report.runs import Run
 from experiments.runs.results import write_rounds
-from mtp.metrics import Round, acceptance_by_position, mean_acceptance_length
+from mtp.metrics import acceptance_by_position, mean_acceptance_length
 from mtp.metrics import rate as rate_of
+from mtp.records import Round
 
 
 def run_of(folder, rounds, texts=()):
@@ -70,9 +71,8 @@ def test_text_is_cut_before_its_first_repeated_16_gram():
 def test_rounds_that_begin_in_a_loop_do_not_count(tmp_path):
     loop = list(range(16))
     text = [99, *loop, 98, *loop, 5]  # cut: 18 tokens
-    rounds = rounds_of(
-        (3, 3, 4), (3, 3, 4), (3, 3, 4), (3, 0, 1), (3, 3, 4), *[(3, 3, 4)] * 4
-    )  # begin at 1, 5, 9, 13, 14, 18, ..
+    # begin at 1, 5, 9, 13, 14, 18, ..
+    rounds = rounds_of((3, 3, 4), (3, 3, 4), (3, 3, 4), (3, 0, 1), (3, 3, 4), *[(3, 3, 4)] * 4)
     found = acceptance_of([run_of(tmp_path, rounds, [("a", text)])])
     assert (found.rounds, found.rate) == (5, 12 / 15)
     assert acceptance_of([run_of(tmp_path, rounds, [("a", range(40))])]).rounds == 9

@@ -104,9 +104,8 @@ def test_filter_theme_and_sorting(page, tmp_path):
     assert found["light"] != found["dark"]
     assert found["chart"] == "#e6e8eb"
     assert found["order"] == sorted(found["order"])
-    assert (
-        found["struck"].count("line-through") == len(found["struck"]) - 1
-    )  # all but the label that says so
+    # all but the label that says so
+    assert found["struck"].count("line-through") == len(found["struck"]) - 1
 
 
 def test_without_a_browser_it_is_said_how_to_get_one(monkeypatch):

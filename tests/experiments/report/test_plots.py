@@ -235,9 +235,8 @@ def test_labels_are_text_and_never_markup_or_mathematics(tmp_path):
         for trace in figure(panel)["data"]
     ]
     assert len(traces) > 20
-    assert not [
-        trace for trace in traces if "<b>" in json.dumps(trace | {"meta": None})
-    ]  # meta is for the filter and never shown
+    # meta is for the filter and never shown
+    assert not [trace for trace in traces if "<b>" in json.dumps(trace | {"meta": None})]
     (panel,) = speed.draw(view_of(tmp_path))
     drawn = json.dumps(figure(panel))
     assert "&lt;b&gt;$x^2$" in drawn

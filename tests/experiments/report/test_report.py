@@ -60,9 +60,8 @@ def test_a_report_of_nothing(tmp_path):
     assert "no run was found at or below this folder" in html
     assert "No run has figures" in markdown
     assert pl.read_parquet(tmp_path / "report" / "results.parquet").height == 0
-    assert "<script>" not in html.replace(
-        "<script>const FIGURES = [];", ""
-    )  # no library for nothing
+    # no library for nothing
+    assert "<script>" not in html.replace("<script>const FIGURES = [];", "")
 
 
 def test_a_report_of_one_run(tmp_path):
@@ -202,9 +201,8 @@ def test_a_machine_that_was_not_quiet_is_noted(tmp_path, plain, noted):
     write_run(tmp_path / "1", metrics={"plain_tokens_per_s": plain})
     said = [note for note in build(tmp_path).notes if "not quiet" in note]
     assert bool(said) == noted
-    write_run(
-        tmp_path / "2", config={"slots": 8}, metrics={"plain_tokens_per_s": 400.0}
-    )  # other work, not drift
+    # other work, not drift
+    write_run(tmp_path / "2", config={"slots": 8}, metrics={"plain_tokens_per_s": 400.0})
     assert len([note for note in build(tmp_path).notes if "not quiet" in note]) == len(said)
     if noted:
         assert "up to 50% faster" in said[0]

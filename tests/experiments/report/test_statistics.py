@@ -7,9 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from experiments.bootstrap import ratio_draws
 from experiments.report.acceptance import acceptance_of
 from experiments.report.runs import find_runs, read_run
-from experiments.report.statistics import paired, ratio_of, ratio_of_work, resampled, work_of
+from experiments.report.statistics import paired, ratio_of, ratio_of_work, work_of
 from tests.support.run_folders import write_run
 
 
@@ -37,10 +38,11 @@ def test_the_ratio_is_of_prompts_and_seeds_that_both_have(tmp_path):
     ratio = ratio_of(arm, base)
     assert ratio is not None
     assert (ratio.value, ratio.prompts, ratio.pairs) == (pytest.approx(2.0), 2, 1)
+    # every prompt is twice as fast
     assert (ratio.low, ratio.high) == (
         pytest.approx(2.0),
         pytest.approx(2.0),
-    )  # every prompt is twice as fast
+    )
 
 
 def test_only_prompts_that_both_decoded_count():
@@ -68,10 +70,9 @@ def brute_force(cells: np.ndarray) -> list[float]:
 @pytest.mark.parametrize(("prompts", "pairs"), [(4, 1), (3, 3), (2, 4), (5, 1)])
 def test_resamples_are_drawn_from_all_there_are(prompts, pairs):
     cells = np.random.default_rng(prompts).uniform(1, 5, size=(4, prompts, pairs))
-    got, expected = np.sort(resampled(cells, 6000)), np.sort(brute_force(cells))
-    distinct = (
-        np.diff(expected) > 1e-9
-    )  # the same cells in another order are the same but for rounding
+    got, expected = np.sort(ratio_draws(cells, 6000)), np.sort(brute_force(cells))
+    # the same cells in another order are the same but for rounding
+    distinct = np.diff(expected) > 1e-9
     places = ((expected[1:] + expected[:-1]) / 2)[distinct]
     apart = np.abs(
         np.searchsorted(got, places) / len(got) - np.searchsorted(expected, places) / len(expected)
@@ -83,9 +84,8 @@ def test_intervals_are_the_same_each_time_and_hold_the_truth_as_often_as_they_sa
     noise = np.random.default_rng(3)
     held = 0
     for _ in range(200):
-        speeds = noise.lognormal(
-            np.log(1.2), 0.3, size=24
-        )  # of prompts: the true ratio is that of their sums
+        # of prompts: the true ratio is that of their sums
+        speeds = noise.lognormal(np.log(1.2), 0.3, size=24)
         works = [
             (
                 {str(i): (100 * speed, 1.0) for i, speed in enumerate(speeds)},

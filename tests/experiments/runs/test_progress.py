@@ -95,9 +95,9 @@ from experiments.config import resolvers
 import experiments.run
 assert "torch" not in sys.modules
 import experiments.runs.job
-from experiments.runs.validate import precheck
+from experiments.runs.validate import validate
 resolvers.register()
-precheck(["workload=synthetic"], experiments.run.CONFIGS, "run")
+validate(["workload=synthetic"], experiments.run.CONFIGS, "run")
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=PROJECT)

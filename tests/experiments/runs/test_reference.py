@@ -68,16 +68,17 @@ A_DIFFERS, BOTH_DIFFER = (
         (A_DIFFERS, [done("a", [1, 2, 3]), done("b", [4, 7], "stop")], 0.1, "invalid"),
         (A_DIFFERS, None, 0.1, "invalid"),  # plain decoding in a batch is not known
         (A_DIFFERS, A_DIFFERS, 0.126, "invalid"),  # no near tie
+        # a text that is cut short is no rounding
         (
             [done("a", [1, 2]), done("b", [4, 7], "stop")],
             A_DIFFERS,
             0.0,
             "invalid",
-        ),  # a text that is cut short is no rounding
+        ),
         ([done("a", [1, 2, 3]), done("b", [4, 7])], A_DIFFERS, 0.0, "invalid"),
     ],
 )
-def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_and_no_more_often_than_plain_ones(
+def test_tokens_that_differ_are_numerically_equal_only_at_near_ties_no_more_often_than_plain(
     finished, plain, gap, label
 ):
     parity = compare(REFERENCE, finished, plain=plain, gap=lambda _: gap, tolerance=0.125)

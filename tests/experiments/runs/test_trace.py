@@ -14,11 +14,11 @@ from experiments.config.checks import BadInput
 from experiments.runs.trace import FILE, MOST_WINDOWS, ProfileSettings, trace_windows
 from mtp import profiling as ranges
 from mtp.buckets import Buckets
-from mtp.drafters import PromptLookup
+from mtp.drafters.prompt_lookup import PromptLookup
 from mtp.engine import Engine
 from mtp.execution.device_planned import DevicePlanningModel
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import RotateGrow
 from mtp.request import Request

@@ -114,7 +114,8 @@ def test_a_look_up_of_no_tokens_is_refused_before_anything_is_loaded():
         (["-m", "buckets=4,8"], "buckets is 4,8: buckets must be a list, expected brackets"),
         (
             ["sizes=1,2,4"],
-            "Ambiguous value for argument 'sizes=1,2,4': several values need -m, and a list needs brackets: sizes=[1,2,4]",
+            "Ambiguous value for argument 'sizes=1,2,4': several values need -m, and a list needs "
+            "brackets: sizes=[1,2,4]",
         ),
         (["tag=a,b"], "Ambiguous value for argument 'tag=a,b'"),
         (["-m", "seed=interval(0,1)"], "seed=interval(0,1) is no list of values"),

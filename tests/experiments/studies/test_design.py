@@ -79,9 +79,8 @@ def test_a_text_is_cut_before_its_first_repeated_16_gram():
     tokens = (*range(100, 110), *range(20), *range(20))
     tape = Tape(tokens, tuple(min(3, len(tokens) - 1 - place) for place in range(len(tokens))))
     kept = before_loop(tape)
-    assert (
-        kept.tokens == tokens[:45]
-    )  # the 16-gram 0..15 comes again with its last token, number 45
+    # the 16-gram 0..15 comes again with its last token, number 45
+    assert kept.tokens == tokens[:45]
     assert kept.matches[-4:] == (3, 2, 1, 0)
     fresh = Tape.drawn(Synthesis("code"), 60, 1)
     assert before_loop(fresh) is fresh

@@ -13,8 +13,9 @@ from mtp.request import Request
 
 
 def test_the_drain_is_left_out_and_windows_are_shared_evenly():
-    """Two plain requests of 6 and 20 tokens, one from each prefill. The first is alone in a window while the second is prefilled; its
-    four others are shared; the 15 that the second then decodes alone do not count."""
+    """Two plain requests of 6 and 20 tokens, one from each prefill. The first is alone in a
+    window while the second is prefilled; its four others are shared; the 15 that the second then
+    decodes alone do not count."""
     tapes = {"short": coin_tape((0.5,), 6, 1), "long": coin_tape((0.5,), 20, 2)}
     executor = TapeExecutor(
         tapes,

@@ -30,7 +30,8 @@ def test_coins():
 
 
 def test_break_even_of_two_certain_drafters():
-    """Nearly every draft is right: four rows alone give 4 tokens, a shared window 8, so alone windows must cost T(4) / T(8) of
-    what batched ones of as many rows cost, times two: (22.6 + 43.68) / (22.6 + 21.84) / 2."""
+    """Nearly every draft is right: four rows alone give 4 tokens, a shared window 8, so alone
+    windows must cost T(4) / T(8) of what batched ones of as many rows cost, times two: (22.6 +
+    43.68) / (22.6 + 21.84) / 2."""
     found = run_sharing(Sharing(0.999, 2, 40))
     assert found["ratio"] == pytest.approx(66.28 / 44.44 / 2, rel=0.03)

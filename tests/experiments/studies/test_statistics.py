@@ -52,7 +52,8 @@ def test_pairing_takes_out_what_both_share():
 
 
 def test_holm_by_hand():
-    """0.01 <= 0.05/4, 0.013 <= 0.05/3, 0.03 > 0.05/2: it stops there, although 0.04 alone would pass."""
+    """0.01 <= 0.05/4, 0.013 <= 0.05/3, 0.03 > 0.05/2: it stops there, although 0.04 alone would
+    pass."""
     assert holm({"a": 0.03, "b": 0.013, "c": 0.01, "d": 0.04}) == ["c", "b"]
     assert holm({"a": 0.02, "b": 0.9, "c": 0.9}) == []
     assert holm({"only": 0.05}) == ["only"]

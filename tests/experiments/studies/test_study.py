@@ -82,9 +82,8 @@ def test_a_killed_study_goes_on_and_ends_alike(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut")
     assert [file.name for file in (tmp_path / "cut" / "cells").iterdir()] == ["one.json"]
-    (tmp_path / "cut" / "cells" / "two.json").write_text(
-        '{"fing'
-    )  # as if torn: it counts for nothing
+    # as if torn: it counts for nothing
+    (tmp_path / "cut" / "cells" / "two.json").write_text('{"fing')
     monkeypatch.setattr("experiments.studies.policies.run_trial", run_trial)
     metrics, printed = run(tmp_path / "cut")
     assert metrics["cells_kept"] == 1

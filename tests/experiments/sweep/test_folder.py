@@ -45,9 +45,8 @@ def here(tmp_path, monkeypatch):
 
 def test_two_sweeps_of_the_same_second_do_not_meet(tmp_path):
     first, claim = folder_for(checked(tmp_path / "20260101-000000-aaaaaaaa"))
-    second, other = folder_for(
-        checked(tmp_path / "20260101-000000-bbbbbbbb")
-    )  # the first is unfinished, but at work
+    # the first is unfinished, but at work
+    second, other = folder_for(checked(tmp_path / "20260101-000000-bbbbbbbb"))
     assert first.path != second.path
     with pytest.raises(BadInput, match="where another process is at work"):
         folder_for(checked(tmp_path / "new", resume=str(first.path)))

@@ -1,4 +1,5 @@
-"""The launchers that take a sweep's jobs elsewhere: they write the same files, and a failure is told the same way."""
+"""The launchers that take a sweep's jobs elsewhere: they write the same files, and a failure is
+told the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sweeps through the command itself: what is kept and said of failures, resuming, folders, killing."""
+"""Sweeps through the command itself: what is kept and said of failures, resuming, folders,
+killing."""
 
 from __future__ import annotations
 
@@ -52,9 +53,8 @@ def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_com
 ):
     (tmp_path / "fails-2").touch()
     (tmp_path / "dies-3").touch()
-    (tmp_path / "times.txt").write_text(
-        "0.0 0.5"
-    )  # H05: the launch folder's, and nothing is written beside it
+    # H05: the launch folder's, and nothing is written beside it
+    (tmp_path / "times.txt").write_text("0.0 0.5")
     options = (
         *FAULTY,
         f"+policy.here={tmp_path}",
@@ -110,13 +110,12 @@ def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_com
             == job["fingerprint"]
         )
         assert metrics["run_id"] == config["run_id"]
-        assert (
-            config["config"]["policy"]["budget"] == config["config"]["grant"]["budget"]
-        )  # resolved
+        # resolved
+        assert config["config"]["policy"]["budget"] == config["config"]["grant"]["budget"]
         assert {"git_commit", "versions"} <= config.keys()
 
 
-def test_H05_H07_folders_are_safe_and_found_by_their_config_and_relative_inputs_are_the_launch_folders(
+def test_H05_H07_folders_are_safe_and_found_by_config_and_inputs_are_the_launch_folders(
     tmp_path,
 ):
     (tmp_path / "times.txt").write_text("0.0 0.5")
@@ -163,16 +162,16 @@ def test_kill_9_loses_at_most_the_job_in_flight_and_leaves_no_process(tmp_path):
     assert again.returncode == 0, again.stderr
     assert kept.items() <= run_ids(folder).items()
     assert len(run_ids(folder)) == 3
-    assert not [
-        file for file in folder.rglob(".*.[0-9]*") if file.is_file()
-    ]  # nothing half-written
+    # nothing half-written
+    assert not [file for file in folder.rglob(".*.[0-9]*") if file.is_file()]
 
 
 def test_a_sweep_is_refused_once_before_any_job(tmp_path):
     ran = sweep(tmp_path, "sizes=1,2,4")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.splitlines() == [
-        "error: sizes is 1,2,4: sizes must be a list, expected brackets: sizes=[1,2,4], or sizes=[...],[...] for two jobs"
+        "error: sizes is 1,2,4: sizes must be a list, expected brackets: sizes=[1,2,4], or "
+        "sizes=[...],[...] for two jobs"
     ]
     assert not list(tmp_path.iterdir())
 
@@ -195,7 +194,8 @@ def test_ctrl_c_ends_at_once_and_marks_no_job_as_failed(tmp_path):
 
 @pytest.mark.slow
 def test_kill_9_at_random_times(tmp_path):
-    """Only the jobs in flight may be lost: what was done before a kill keeps its run id for ever."""
+    """Only the jobs in flight may be lost: what was done before a kill keeps its run id for
+    ever."""
     random = Random(7)
     options = ("seed=range(0,6)", "launcher.jobs=2")
     done: dict[str, str] = {}

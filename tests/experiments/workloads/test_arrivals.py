@@ -68,7 +68,10 @@ def test_times_reach_the_requests(tmp_path):
         PromptFile(str(path), arrivals="never")
 
 
-TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
 
 
 @pytest.mark.parametrize("place", ["config", "named", "file"])

@@ -48,13 +48,14 @@ def go(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("drafter", ["qwen_mtp", "prompt_lookup"])
+@pytest.mark.parametrize(
+    "drafter", [pytest.param("qwen_mtp", marks=pytest.mark.slow), "prompt_lookup"]
+)
 def test_a_recorded_run_is_replayed_from_its_folder_alone_window_by_window(go, drafter):
     recorded, metrics = go("experiment=record", f"drafter={drafter}", *MODEL)
     assert metrics["parity"]["exact"]
-    assert (
-        metrics["mean_acceptance_length"] == 1
-    )  # plain decoding: every window drafts, none is verified
+    # plain decoding: every window drafts, none is verified
+    assert metrics["mean_acceptance_length"] == 1
     assert metrics["policy"]["tokens"] == 3 * (20 - 7)
     for options in (
         ["grant=off"],
@@ -107,9 +108,8 @@ def test_a_synthetic_run_needs_no_model_and_writes_the_same_files(go):
     )
     assert metrics["evidence"] == "synthetic"
     assert (metrics["parity"]["checked"], metrics["parity"]["label"]) == (8, "exact")
-    assert metrics["plain_tokens_per_s"] == pytest.approx(
-        4 / (0.0226 + 4 * 0.0053), rel=0.02
-    )  # four slots, tight rows, no draft
+    # four slots, tight rows, no draft
+    assert metrics["plain_tokens_per_s"] == pytest.approx(4 / (0.0226 + 4 * 0.0053), rel=0.02)
     assert metrics["tokens_per_s"] != metrics["plain_tokens_per_s"]
     assert metrics["layouts"]["capture_s"] == pytest.approx(
         2 * 0.02 * metrics["layouts"]["captures"]
@@ -151,9 +151,8 @@ def test_costs_arrivals_lengths_and_more_slots_than_a_model_has(go):
         "max_new_tokens=4",
     )
     assert slow["decode_s"] == pytest.approx(slow["windows"] * (1 + 3 * 0.0008))
-    assert (
-        slow["end_to_end_tokens_per_s"] < 8 * 4 / 50
-    )  # about 80 virtual seconds until the last one arrives
+    # about 80 virtual seconds until the last one arrives
+    assert slow["end_to_end_tokens_per_s"] < 8 * 4 / 50
 
 
 def test_requests_arrive_as_a_trace_says_in_virtual_time(go, tmp_path):

@@ -126,9 +126,8 @@ def test_refit_shrugs_at_outliers():
     refit, draw = Refit(LINE), random.Random(3)
     for rows, slots, depth in windows(400):
         measured = LINE.window(rows, slots, depth) * draw.uniform(0.98, 1.02)
-        refit.observe(
-            rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0)
-        )  # 20 times a window
+        # 20 times a window
+        refit.observe(rows, 0, slots, depth, 0, measured + (1.0 if draw.random() < 0.02 else 0.0))
     for rows, slots, depth in windows(50, 1):
         assert refit.cost.window(rows, slots, depth) == pytest.approx(
             LINE.window(rows, slots, depth), rel=0.05

@@ -1,4 +1,5 @@
-"""The assistant against transformers' own, and what its drafts may depend on: the committed prefix."""
+"""The assistant against transformers' own, and what its drafts may depend on: the committed
+prefix."""
 
 from __future__ import annotations
 
@@ -98,8 +99,8 @@ def texts() -> dict[int, Tensor]:
 
 @torch.inference_mode()
 def reference_chain(models: Models, text: Tensor, drafts: list[int]) -> Tensor:
-    """Probabilities [len(drafts), vocab] after a text whose last token is the anchor, by transformers' two models, on keys and values
-    of exactly the tokens before it."""
+    """Probabilities [len(drafts), vocab] after a text whose last token is the anchor, by
+    transformers' two models, on keys and values of exactly the tokens before it."""
     out = models.target(
         text[None, :-1],
         output_hidden_states=True,
@@ -150,9 +151,8 @@ def test_the_chain_is_transformers_after_any_number_of_accepted_drafts(
         drafted = student.draft({0: 4, 1: 1}, {0: 1 + accepted, 1: 1})
         agrees(models, student, drafted, 0)
         agrees(models, student, drafted, 1)
-    agrees(
-        models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2
-    )  # parked until now
+    # parked until now
+    agrees(models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2)
 
 
 def test_p09_nothing_is_stored_and_rejected_rows_are_never_read(
@@ -182,7 +182,8 @@ def test_p09_nothing_is_stored_and_rejected_rows_are_never_read(
 def test_p05_drafts_do_not_depend_on_company(
     models: Models, texts: dict[int, Tensor], dtype: torch.dtype
 ):
-    """Groups (2, 2, 4) with matches (0, 1, 2); alone means: one row at a time, in a server with a single slot."""
+    """Groups (2, 2, 4) with matches (0, 1, 2); alone means: one row at a time, in a server with a
+    single slot."""
     counts, rows, kept = [12, 60, 30], {0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 3}
     together = Student(models.folder, texts, dtype=dtype)
     for slot, count in enumerate(counts):

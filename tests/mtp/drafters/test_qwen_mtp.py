@@ -1,4 +1,5 @@
-"""The MTP head against transformers' own, and what its drafts may depend on: the committed prefix."""
+"""The MTP head against transformers' own, and what its drafts may depend on: the committed
+prefix."""
 
 from __future__ import annotations
 
@@ -87,7 +88,10 @@ def texts() -> dict[int, Tensor]:
 
 @torch.inference_mode()
 def reference_chain(models: tuple[Path, Any, MtpModel], text: Tensor, drafts: list[int]) -> Tensor:
-    """Probabilities [len(drafts), vocab]: transformers' head over the whole prefix anew for each draft, chained on its own rows."""
+    """Probabilities [len(drafts), vocab] of transformers' head, chained on its own rows.
+
+    For each draft it runs over the whole prefix again.
+    """
     _, target, head = models
     hidden = target(text[None, :-1], output_hidden_states=True, use_cache=False).hidden_states[-1]
     tokens, last = text[None, 1:], len(head.layers) - 1
@@ -133,9 +137,8 @@ def test_p09_the_chain_is_transformers_after_any_number_of_accepted_drafts(
         drafted = student.draft({0: 4, 1: 1}, {0: 1 + accepted, 1: 1})
         agrees(models, student, drafted, 0)
         agrees(models, student, drafted, 1)
-    agrees(
-        models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2
-    )  # parked until now
+    # parked until now
+    agrees(models, student, student.draft({0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 2}), 2)
 
 
 @pytest.mark.parametrize(("prompt", "chunk"), [(1, 9), (2, 1), (2, 9), (3, 2)])
@@ -154,7 +157,8 @@ def test_prompts_shorter_than_there_are_layers(
 def test_p05_drafts_do_not_depend_on_company(
     models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor], dtype: torch.dtype
 ):
-    """Groups (2, 2, 4) with matches (0, 1, 2): the draft of each slot is made of its own last kept row and pick.
+    """Groups (2, 2, 4) with matches (0, 1, 2): the draft of each slot is made of its own last kept
+    row and pick.
 
     Alone means: one row at a time, in a server with a single slot."""
     counts, rows, kept = [12, 60, 30], {0: 2, 1: 2, 2: 4}, {0: 1, 1: 2, 2: 3}
@@ -228,13 +232,13 @@ def test_the_depth_only_cuts_the_chain_and_nothing_kept_changes_nothing(
 def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(
     models: tuple[Path, Any, MtpModel], texts: dict[int, Tensor]
 ):
-    """Entries for positions below it, provisional ones within the depth, and a prompt that is longer than it."""
+    """Entries for positions below it, provisional ones within the depth, and a prompt that is
+    longer than it."""
     student = Student(models[0], texts, context=50)
     keys = student.drafter.caches[0].keys
     student.begin(0, 49)
-    agrees(
-        models, student, student.draft({0: 4}, {0: 1}, 1), 0
-    )  # position 49, the last; rows 50..52 are not kept
+    # position 49, the last; rows 50..52 are not kept
+    agrees(models, student, student.draft({0: 4}, {0: 1}, 1), 0)
     assert keys[0, :, 49].any()
     assert not keys[0, :, 50:].any()
     student.drafter.prefill(1, texts[1][:91].int(), torch.randn(90, student.target.hidden_size), 0)
@@ -251,7 +255,8 @@ def test_p01_nothing_is_written_at_or_past_the_drafters_own_context(
 def test_dense_end_to_end_equals_generate_with_mtp(
     tmp_path: Path, write: Any, reference: Any, new: int
 ):
-    """Text and number of target forwards: the same drafts are accepted at the same places (depth 1, as transformers runs it)."""
+    """Text and number of target forwards: the same drafts are accepted at the same places (depth 1,
+    as transformers runs it)."""
     model = reference.from_pretrained(write(tmp_path, vocab_size=12, seed=6)).eval()
     prompt = torch.tensor([[3, 9, 4, 1, 5, 2, 11, 10, 8]])
     forwards = []

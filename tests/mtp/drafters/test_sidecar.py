@@ -1,4 +1,5 @@
-"""A drafter in a folder of its own, with a draft vocabulary: what it drafts, and which target it is refused for."""
+"""A drafter in a folder of its own, with a draft vocabulary: what it drafts, and which target it is
+refused for."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ BUCKETS = Buckets((8,))
 
 
 def sidecar_of(target: Path, folder: Path, **config: object) -> Path:
-    """The target's own head as a sidecar: its folder holds the same tensors, its config says more."""
+    """The target's own head as a sidecar: its folder holds the same tensors, its config says
+    more."""
     shutil.copytree(target, folder)
     file = folder / "config.json"
     file.write_text(
@@ -44,7 +46,8 @@ def folder(tmp_path_factory):
 def drafts_of(
     folder: Path, sidecar: Path
 ) -> tuple[list[tuple[list[int], tuple[float, ...]]], QwenMtp]:
-    """What is held along a short text: three chained drafts and their confidence, as often as there are."""
+    """What is held along a short text: three chained drafts and their confidence, as often as there
+    are."""
     target = load_target(folder, slots=1, context=64, dtype="fp32")
     drafter = load_qwen_mtp(sidecar, target, buckets=BUCKETS)
     executor = ModelExecutor(

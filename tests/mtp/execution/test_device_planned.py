@@ -1,6 +1,9 @@
-"""The device plans: the same windows as the host's planner, read one window late, no host read between them."""
+"""The device plans: the same windows as the host's planner, read one window late, no host read
+between them."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mtp.engine import Engine
 from mtp.grants import Rotate
-from mtp.graphs import CpuGraphs, FailingGraphs
+from mtp.graphs.backends import CpuGraphs, FailingGraphs
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
@@ -53,7 +56,13 @@ def texts(target):
     ("kind", "policy"),
     [
         ("none", StaticK(0)),
-        *((kind, policy) for kind in ("replay", "lookup", "mtp") for policy in POLICIES),
+        *(("replay", policy) for policy in POLICIES),
+        ("mtp", RotateGrow()),
+        *(
+            pytest.param(kind, policy, marks=pytest.mark.slow)
+            for kind, policy in product(("lookup", "mtp"), POLICIES)
+            if (kind, policy) != ("mtp", RotateGrow())
+        ),
     ],
     ids=str,
 )
@@ -74,7 +83,8 @@ def test_windows_are_those_of_the_host_s_planner_one_by_one(folder, target, text
 
 
 def planned_again(engine, policy, todo, born, slot_of):
-    """What the pure planner gives for every window, from the rounds before it. born: windows before a request's first one."""
+    """What the pure planner gives for every window, from the rounds before it. born: windows
+    before a request's first one."""
     died = {round_.request: round_.window for round_ in engine.rounds if round_.finish}
     emitted = dict.fromkeys(born, 1)  # a prefill commits one
     start, plans = 0, []
@@ -292,7 +302,7 @@ def test_a_cancelled_request_leaves_nothing_to_its_slot_s_next(target, texts):
         whole = alone[done.id][len(done.prompt) :]
         assert done.finish == "cancelled" if done.id == "r0" else done.tokens == whole
         assert done.tokens == whole[: len(done.tokens)]
-    assert engine.free == [0, 1]
+    assert engine.scheduler.free == [0, 1]
 
 
 def test_grants_hold_and_cost_no_token(target, texts):

@@ -1,4 +1,5 @@
-"""The engine one window late: cancels, grants, prefills and faults come out as they do when the host plans."""
+"""The engine one window late: cancels, grants, prefills and faults come out as they do when the
+host plans."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def test_a_parked_request_that_is_cancelled_ends_and_all_others_go_on(target):
                 engine.cancel(ring[1].request.id)
                 cancelled = True
         found[kind] = {done.id: done.finish for done in engine.finished}
-        assert sorted(engine.free) == [0, 1, 2]
+        assert sorted(engine.scheduler.free) == [0, 1, 2]
     assert found["device"] == found["host"]
     assert sorted(found["device"].values()) == ["cancelled", "length", "length"]
 
@@ -173,7 +174,8 @@ def test_a_window_that_fails_at_once_ends_those_who_were_in_it(target, always, c
 
 
 def test_a_slot_that_a_cancel_frees_waits_for_its_last_window(target):
-    """Its new request is told of its own drafter's loss, and what was computed for the old one is kept."""
+    """Its new request is told of its own drafter's loss, and what was computed for the old one
+    is kept."""
 
     class Lost(ReplayDrafter):
         bad = False
@@ -208,7 +210,8 @@ def test_a_slot_that_a_cancel_frees_waits_for_its_last_window(target):
 
 
 def test_each_side_of_the_grants_has_its_own_rotation(target):
-    """Two hold a grant, three are plain for good; when the holders have ended, the plain ones' windows begin where the host's do."""
+    """Two hold a grant, three are plain for good; when the holders have ended, the plain ones'
+    windows begin where the host's do."""
     todo = [
         Request(request.id, request.prompt, 6 if n < 1 else 16, ignore_stop=True)
         for n, request in enumerate(few(5))

@@ -1,4 +1,5 @@
-"""A drafter that fails costs drafts, never tokens, and never in silence: on tapes, with a drafter that raises on demand."""
+"""A drafter that fails costs drafts, never tokens, and never in silence: on tapes, with a
+drafter that raises on demand."""
 
 from __future__ import annotations
 
@@ -84,12 +85,13 @@ def test_a_failed_reset_reloads_once_and_the_request_speculates(capfd):
 
     engine, finished = run(Drafter(clears=[1]), reload)
     assert len(reloads) == engine.executor.drafting.reloads == 1
+    # reset there, and the failed reset is repeated
     assert sorted(reloads[0].cleared) == [
         0,
         0,
         1,
         2,
-    ]  # reset there, and the failed reset is repeated
+    ]
     assert all(max(rows(engine, name)) == 4 for name in finished)
     assert all(done.speculation_disabled is None for done in finished.values())
     assert len(said(capfd)) == 1
@@ -112,7 +114,7 @@ def test_where_that_fails_too_speculation_ends_for_that_request_alone(how, capfd
     assert set(rows(engine, "r0")) == {1}
     assert finished["r0"].speculation_disabled
     told = said(capfd)
-    assert sum("request r0 goes on plainly" in line for line in told) == 1
+    assert sum("request r0 continues with plain decoding" in line for line in told) == 1
     if how == "there is none":
         assert finished["r1"].speculation_disabled
     else:
@@ -130,9 +132,8 @@ def test_a_state_lost_in_a_window_costs_no_request_its_speculation(capfd):
     engine, finished = run(Drafter(advances=[8]), reload)
     assert sorted(reloads[0].cleared) == [0, 1, 2]
     assert not any(done.speculation_disabled for done in finished.values())
-    lost = next(
-        i for i, window in enumerate(reloads[0].advanced) if window
-    )  # the window is drafted for again
+    # the window is drafted for again
+    lost = next(i for i, window in enumerate(reloads[0].advanced) if window)
     assert lost == 0
     assert all(max(rows(engine, name, after=6)) == 4 for name in finished)
     assert len(said(capfd)) == 1
@@ -159,7 +160,7 @@ def test_a_state_lost_twice_ends_speculation_of_those_who_had_it_and_not_of_late
         assert rows(engine, name)[-1] == 1
         assert "state lost" in finished[name].speculation_disabled
     assert len(reloads) == (1 if again == 1 else 2)  # the second for r3
-    assert sum("goes on plainly" in line for line in said(capfd)) == 3
+    assert sum("continues with plain decoding" in line for line in said(capfd)) == 3
 
 
 def test_a_drafter_that_always_fails_is_not_asked_for_ever(capfd):

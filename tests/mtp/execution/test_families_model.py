@@ -1,4 +1,5 @@
-"""Every family of the Qwens' code with its own MTP head on the model executor: tokens equal plain decoding alone, and transformers'.
+"""Every family of the Qwens' code with its own MTP head on the model executor: tokens equal plain
+decoding alone, and transformers'.
 
 (The hybrid itself: test_model.py. Gemma: test_gemma_model.py.)"""
 
@@ -20,7 +21,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from mtp.drafters import QwenMtp, load_qwen_mtp
+from mtp.drafters import load_qwen_mtp
+from mtp.drafters.qwen_mtp import QwenMtp
 from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
@@ -70,11 +72,16 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[DecoderTarget, QwenMtp]:
     return target, load_qwen_mtp(folder, target, buckets=BUCKETS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16],
+    ids=["fp32", "bf16"],
+)
 def test_tokens_equal_plain_decoding_alone_eager_and_replayed(
     family: tuple[Path, Any], dtype: torch.dtype
 ):
-    """A replay also proves that nothing in target and drafter reads the host or has shapes that depend on data."""
+    """A replay also proves that nothing in target and drafter reads the host or has shapes that
+    depend on data."""
     target, drafter = load(family[0], dtype)
     todo = requests(16)
     reference, accepted = alone(target, todo), 0
@@ -113,7 +120,8 @@ def test_tokens_equal_transformers_generate_alone_and_in_company(
 
 
 def test_a07_every_stop_id_of_every_file_ends_a_request(family: tuple[Path, Any], tmp_path: Path):
-    """The text up to the first of them, whichever file names it, as plain decoding without stops goes on."""
+    """The text up to the first of them, whichever file names it, as plain decoding without stops
+    goes on."""
     target, _ = load(family[0], torch.float32)
     todo = requests(20)[1:3]
     texts = alone(target, todo)

@@ -1,4 +1,5 @@
-"""The model executor on a tiny Gemma 4 and its assistant: tokens equal plain decoding alone, and transformers' own two ways.
+"""The model executor on a tiny Gemma 4 and its assistant: tokens equal plain decoding alone, and
+transformers' own two ways.
 
 Its sliding layers see 16 tokens."""
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 from transformers import Gemma4AssistantForCausalLM, Gemma4ForCausalLM
 
-from mtp.drafters import GemmaAssistant, load_gemma_assistant
+from mtp.drafters import load_gemma_assistant
+from mtp.drafters.gemma_assistant import GemmaAssistant
 from mtp.grants import Rotate
 from mtp.policies import RotateGrow, StaticK
 from mtp.targets import load_target
@@ -51,7 +53,11 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[DecoderTarget, GemmaAssistan
     return target, load_gemma_assistant(folder / "assistant", target, buckets=BUCKETS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16],
+    ids=["fp32", "bf16"],
+)
 def test_tokens_equal_plain_decoding_alone_whatever_policy_slots_rows_and_layout_key(
     folder: Path, dtype: torch.dtype
 ):

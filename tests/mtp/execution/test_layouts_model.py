@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mtp.buckets import Buckets
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs, FailingGraphs
+from mtp.graphs.backends import CpuGraphs, FailingGraphs
 from mtp.layouts import KEYS, Keyed, LayoutCache
 from mtp.policies import RotateGrow, StaticK
 from mtp.request import Request
@@ -144,7 +144,8 @@ def test_K03_a_failed_half_leaves_no_memory_and_one_line_on_both_outputs(
 
 @pytest.mark.parametrize("layout", [None, "slots", "rows"])
 def test_rows_left_from_a_bigger_window_never_touch_a_slot(target, texts, reference, layout):
-    """Poisoned window buffers change nothing, eager or replayed: only the counts say what is there."""
+    """Poisoned window buffers change nothing, eager or replayed: only the counts say what is
+    there."""
     drafter = ReplayDrafter(texts, slots=4, context=CONTEXT)
     executor = ModelExecutor(
         target, drafter, slots=4, largest_group=4, depth=3, buckets=Buckets((4, 8)), device=CPU

@@ -1,4 +1,5 @@
-"""The model executor on tiny random checkpoints: tokens equal plain decoding alone, and transformers' own generate."""
+"""The model executor on tiny random checkpoints: tokens equal plain decoding alone, and
+transformers' own generate."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import torch
 from transformers import Qwen3_5ForCausalLM
 
 from mtp.buckets import Buckets
-from mtp.drafters import PromptLookup, load_qwen_mtp
+from mtp.drafters import load_qwen_mtp
+from mtp.drafters.prompt_lookup import PromptLookup
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
 from mtp.policies import RotateGrow, StaticK
@@ -73,7 +75,11 @@ def replay(target, reference):
     return ReplayDrafter(texts, slots=target.slots, context=CONTEXT)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16],
+    ids=["fp32", "bf16"],
+)
 def test_tokens_equal_plain_decoding_alone_whatever_policy_drafter_slots_and_rows(folder, dtype):
     target = load_target(folder, slots=5, context=CONTEXT, dtype=dtype, device=CPU)
     todo = requests()
@@ -103,6 +109,7 @@ def test_tokens_equal_plain_decoding_alone_whatever_policy_drafter_slots_and_row
     assert accepted > 100  # the comparison is empty where nothing is ever accepted
 
 
+@pytest.mark.slow
 def test_tokens_equal_transformers_generate_over_200_tokens_alone_and_in_company(folder):
     oracle = Qwen3_5ForCausalLM.from_pretrained(folder).eval()
     target = load_target(folder, slots=3, context=CONTEXT, dtype=torch.float32, device=CPU)

@@ -1,5 +1,6 @@
-"""Random engines on every family: slots, rows, policies, chunks, cancels, grants, layout keys. Texts equal plain decoding alone, and
-what a drafter proposes after a prefix is the same whenever it is asked."""
+"""Random engines on every family: slots, rows, policies, chunks, cancels, grants, layout keys.
+Texts equal plain decoding alone, and what a drafter proposes after a prefix is the same whenever
+it is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from mtp.drafters.protocol import Drafted, Drafter
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
 from mtp.grants import Rotate
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Keyed, LayoutCache
 from mtp.policies import RotateAnchorsFirst, RotateGrow, StaticK
 from mtp.request import Finished, Request
@@ -47,7 +48,8 @@ Texts = Mapping[str, Finished]
 
 
 class Helped:
-    """A drafter that works as ever; its drafts are noted by request and position, then replaced by what is right in four of five."""
+    """A drafter that works as ever; its drafts are noted by request and position, then replaced
+    by what is right in four of five."""
 
     def __init__(
         self, inner: Drafter, slots: int, context: int, noted: dict[tuple[str, int], list[int]]
@@ -88,9 +90,8 @@ class Helped:
                 mine = drafted.tokens[slot].tolist()
                 before = self.noted.setdefault((self.names[slot], int(position[slot])), mine)
                 both = min(len(before), len(mine))
-                if (
-                    before[:both] != mine[:both]
-                ):  # told later: the executor goes on without a drafter that raises
+                # told later: the executor goes on without a drafter that raises
+                if before[:both] != mine[:both]:
                     self.differing.append((self.names[slot], int(position[slot])))
         ahead = (position[:, None] + 2 + torch.arange(depth)).clamp(max=self.table.shape[1] - 1)
         return drafted._replace(tokens=self.table.gather(1, ahead))
@@ -213,6 +214,5 @@ def test_texts_and_drafts_depend_on_the_request_alone(family: str, seed: int, tm
                     alone.finish,
                     None,
                 ), (turn, policy, key, grants)
-    assert accepted or all(
-        len(done.tokens) < 5 for done in texts.values()
-    )  # else nothing was compared
+    # else nothing was compared
+    assert accepted or all(len(done.tokens) < 5 for done in texts.values())

@@ -1,4 +1,5 @@
-"""A tape replayed through the engine gives the real engine's windows, one by one, whatever the policy and the grants."""
+"""A tape replayed through the engine gives the real engine's windows, one by one, whatever the
+policy and the grants."""
 
 from __future__ import annotations
 
@@ -27,9 +28,8 @@ SIZES = (1, 2, 3, 4)
 DRAFTERS = {
     "mtp": lambda target: load_qwen_mtp(TINY, target, buckets=BUCKETS),
     "lookup": lambda target: load_prompt_lookup(target, buckets=BUCKETS),
-    "short": lambda target: load_qwen_mtp(
-        TINY, target, buckets=BUCKETS, context=42
-    ),  # holds fewer drafts near its end
+    # holds fewer drafts near its end
+    "short": lambda target: load_qwen_mtp(TINY, target, buckets=BUCKETS, context=42),
 }
 POLICIES = [RotateGrow(), *(StaticK(k, SIZES) for k in range(4))]
 GRANTS: list[Rotate | None] = [
@@ -63,9 +63,8 @@ class Witness:
 
 def job(name, seed, *, prompt=32, new=24, **options):
     generator = torch.Generator().manual_seed(seed)
-    ids = (
-        torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
-    )  # text that repeats itself is accepted well
+    # text that repeats itself is accepted well
+    ids = torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
     return Request(name, tuple(ids), new, **options)
 
 
@@ -109,7 +108,8 @@ def on_model(target, drafter, policy, grants, requests):
 
 @pytest.fixture(scope="module")
 def recorded(target, tmp_path_factory):
-    """By drafter: the drafter, the requests (two end with a stop id in the middle of their text), their tapes as read from a file."""
+    """By drafter: the drafter, the requests (two end with a stop id in the middle of their
+    text), their tapes as read from a file."""
 
     @cache
     def of(name):
@@ -151,9 +151,8 @@ def test_windows_on_a_tape_are_those_of_the_model(target, recorded, drafter, pol
         grants,
         requests,
     )
-    assert (
-        replayed.policy.log == real.policy.log
-    )  # views: held drafts and confidence, position, caps, skips; plans
+    # views: held drafts and confidence, position, caps, skips; plans
+    assert replayed.policy.log == real.policy.log
     assert rounds_of(replayed) == rounds_of(real)
     assert [(step.kind, step.rows, step.padded, step.speculative) for step in replayed.steps] == [
         (step.kind, step.rows, step.padded, step.speculative) for step in real.steps
@@ -169,7 +168,8 @@ def rounds_of(engine):
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_the_comparison_is_not_empty(target, recorded, drafter):
-    """Drafts were accepted and missed, held counts vary where the drafter's do, and texts end both ways."""
+    """Drafts were accepted and missed, held counts vary where the drafter's do, and texts end
+    both ways."""
     _, requests, tapes = recorded(drafter)
     matches = [n for tape in tapes.values() for n in tape.matches]
     assert max(matches) >= 3

@@ -38,9 +38,10 @@ def test_a_window_costs_its_rows_slots_depth_and_context_and_the_padding_too():
     for engine, rows, padding in ((tight, 4, 0), (padded, 8, 4)):
         step = engine.steps[1]
         assert (step.rows, step.padded) == (4, padding)
+        # the anchor is at 3
         assert step.end_s - step.start_s == pytest.approx(
             1 + rows * 0.1 + 0.01 + 3 * 0.001 + 3 * 0.0001
-        )  # the anchor is at 3
+        )
         assert step.phases.commit == pytest.approx(0.003)
     plain = one_window(policy=StaticK(0)).steps[1]
     assert plain.end_s - plain.start_s == pytest.approx(1.1103)
@@ -118,7 +119,7 @@ def test_thousands_of_requests_and_of_slots(slots, requests):
     finished = engine.run()
     assert len(finished) == requests
     assert all(done.finish == "length" and len(done.tokens) == 2 for done in finished)
-    assert sorted(engine.free) == list(range(slots))
+    assert sorted(engine.scheduler.free) == list(range(slots))
 
 
 def per_window(slots, windows, requests):

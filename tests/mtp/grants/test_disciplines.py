@@ -24,7 +24,8 @@ def ring_of(*entries):
 
 
 def served(discipline, speeds, rounds, lengths=None):
-    """Requests that arrive together and emit speeds[n] tokens in each of their rounds: the ring after so many rounds."""
+    """Requests that arrive together and emit speeds[n] tokens in each of their rounds: the ring
+    after so many rounds."""
     ring = discipline.open(9)
     left = dict(enumerate(lengths or [10**9] * len(speeds)))
     for n in left:
@@ -82,11 +83,12 @@ def test_drr_a_turn_is_shorter_by_what_the_last_one_used_too_much():
     (entry,) = ring_of({"overdrawn": 3})
     assert [Drr().allowance(entry, budget) for budget in (16, 8, 3, 0)] == [13, 5, 1, 0]
     ring = served(Drr(budget=8), [3, 1], 40)
+    # allowed 8 - 1, 8 - 2, 8
     assert [grant.tokens for grant in ring.log if grant.request == "0"][1:4] == [
         9,
         6,
         9,
-    ]  # allowed 8 - 1, 8 - 2, 8
+    ]
 
 
 def test_drr_charges_nothing_for_rounds_that_nobody_waited_for():

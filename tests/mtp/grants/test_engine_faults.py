@@ -1,4 +1,5 @@
-"""Cancels, declines and faults under grants: nobody is lost, served twice, or left holding a slot."""
+"""Cancels, declines and faults under grants: nobody is lost, served twice, or left holding a
+slot."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def test_S02_cancel_only_marks_and_nothing_leaks_or_ends_twice():
     assert (finished["a"].tokens, finished["a"].finish) == (got, "cancelled")
     assert (finished["c"].tokens, finished["c"].finish) == ((), "cancelled")
     assert finished["b"].finish == "length"
-    assert sorted(engine.free) == list(range(8))
+    assert sorted(engine.scheduler.free) == list(range(8))
     assert not engine.step()
 
 
@@ -40,10 +41,10 @@ def test_S02_cancel_between_admission_and_the_first_round():
     finished = {done.id: done for done in engine.run()}
     assert (finished["a"].tokens, finished["a"].finish) == ((), "cancelled")
     assert [finished[name].finish for name in "bc"] == ["length", "length"]
-    assert sorted(engine.free) == list(range(8))
+    assert sorted(engine.scheduler.free) == list(range(8))
 
 
-def test_a_cancelled_waiter_holds_its_place_until_it_is_picked_and_the_next_is_taken_in_the_same_step():
+def test_a_cancelled_waiter_holds_its_place_until_picked_then_the_next_is_taken_at_once():
     engine = load(9, 3, 3, 3, grants=Rotate(budget=4, share="tick"))
     steps(engine, 2)
     engine.cancel("b")
@@ -103,7 +104,7 @@ def test_S04_a_request_whose_admission_raises_ends_once_and_the_next_are_served(
     finished = [(done.id, done.finish, len(done.tokens)) for done in engine.run()]
     assert sorted(finished) == [("a", "error", 0), ("b", "length", 5), ("c", "length", 5)]
     assert sum(line.startswith("ERR ") for line in capfd.readouterr().err.splitlines()) == 1
-    assert sorted(engine.free) == [0, 1, 2]
+    assert sorted(engine.scheduler.free) == [0, 1, 2]
 
 
 def test_S04_a_waiter_whose_admission_raises_lets_the_next_one_in():
@@ -138,4 +139,4 @@ def test_S06_a_failed_holder_ends_once_and_the_ring_goes_on():
         "d": "length",
     }
     assert len(finished["a"].tokens) == 3
-    assert sorted(engine.free) == list(range(8))
+    assert sorted(engine.scheduler.free) == list(range(8))

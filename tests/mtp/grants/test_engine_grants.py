@@ -51,7 +51,7 @@ def test_tokens_equal_plain_decoding_under_every_discipline(
         assert (list(finished[request.id].tokens), finished[request.id].finish) == expected(
             request, tape
         )
-    assert (sorted(engine.free), engine.grants.ring, engine.grants.holding) == (
+    assert (sorted(engine.scheduler.free), engine.grants.ring, engine.grants.holding) == (
         list(range(slots)),
         [],
         {},
@@ -62,10 +62,9 @@ def test_a_waiter_has_no_slot_until_its_first_round_and_one_is_kept_for_it():
     engine = load(9, 9, 9, 9, 9, slots=4, grants=Rotate(budget=3, share="tick"))
     steps(engine, 2)
     assert states(engine) == {"holding": ["a"], "ring": ["b", "c"], "live": ["a", "d"]}
-    assert [request.id for request in engine.waiting] == [
-        "e"
-    ]  # the last two slots are kept for b and c
-    assert len(engine.free) == 2
+    # the last two slots are kept for b and c
+    assert [request.id for request in engine.scheduler.queue] == ["e"]
+    assert len(engine.scheduler.free) == 2
     engine.run()
     assert grants(engine).startswith("a3 b3 c3")
 
@@ -102,11 +101,12 @@ def test_ring_and_live_sessions_peak_at_backlog_plus_1(backlog):
 def test_the_first_round_counts_as_round_1_and_a_promoted_one_runs_in_the_promotions_step():
     engine = load(8, 8, grants=Rotate(budget=3, share="tick"))
     steps(engine, 3)
+    # parked: prefill and two windows were its three
     assert states(engine) == {
         "holding": [],
         "ring": ["b", "a"],
         "live": ["a"],
-    }  # parked: prefill and two windows were its three
+    }
     engine.step()
     assert states(engine)["holding"] == ["b"]
     assert [len(stream.tokens) for stream in engine.streams.values()] == [3, 1]

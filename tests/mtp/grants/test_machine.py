@@ -1,4 +1,5 @@
-"""Everything that can happen to an engine with grants, in any order; after every step the books must agree."""
+"""Everything that can happen to an engine with grants, in any order; after every step the books
+must agree."""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ class GrantsMachine(RuleBasedStateMachine):
     @invariant()
     def every_request_is_in_exactly_one_place(self):
         engine = self.engine
-        queued = [request.id for request in engine.waiting]
+        queued = [request.id for request in engine.scheduler.queue]
         waiting = [entry.request.id for entry in engine.grants.ring if not entry.parked]
         live = [stream.request.id for stream in engine.streams.values()]
         ended = [done.id for done in engine.finished]
@@ -146,8 +147,8 @@ class GrantsMachine(RuleBasedStateMachine):
     @invariant()
     def slots_are_all_there(self):
         engine = self.engine
-        assert sorted([*engine.free, *engine.streams]) == list(range(self.slots))
-        assert len(engine.free) >= engine.grants.waiters
+        assert sorted([*engine.scheduler.free, *engine.streams]) == list(range(self.slots))
+        assert len(engine.scheduler.free) >= engine.grants.waiters
         assert len(engine.grants.holding) <= engine.grants.discipline.holders
 
     @invariant()
@@ -168,7 +169,7 @@ class GrantsMachine(RuleBasedStateMachine):
             if not self.engine.step():
                 break
         assert sorted(done.id for done in self.engine.finished) == sorted(self.requests)
-        assert sorted(self.engine.free) == list(range(self.slots))
+        assert sorted(self.engine.scheduler.free) == list(range(self.slots))
         assert not self.engine.grants.ring
         assert not self.engine.grants.holding
         self.what_has_ended_is_right()

@@ -47,9 +47,8 @@ def plain(target):
 
 def job(name, seed, *, prompt=40, new=40):
     generator = torch.Generator().manual_seed(seed)
-    ids = (
-        torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
-    )  # text that repeats itself is accepted well
+    # text that repeats itself is accepted well
+    ids = torch.randint(260, 800, (prompt // 4,), generator=generator).tolist() * 4
     return Request(name, tuple(ids), new, arrival_s=0.0 if name == "A" else 1e-6, ignore_stop=True)
 
 
@@ -96,7 +95,8 @@ def test_a_park_costs_no_acceptance_in_company_of_plain_requests(target, plain):
 
 
 def test_P07_a_waiter_in_the_slot_of_an_ended_holder_starts_as_on_a_fresh_engine(target):
-    """The holder ends at n = 20 holding drafts; the next step gives its slot to a waiter with a prompt of 3 tokens."""
+    """The holder ends at n = 20 holding drafts; the next step gives its slot to a waiter with a
+    prompt of 3 tokens."""
     drafter = DRAFTERS["mtp"](target)
     first, second = (
         job("A", 5, prompt=12, new=9),

@@ -118,14 +118,14 @@ def test_no_drafts_are_made_where_nobody_may_use_them():
     for request in requests:
         engine.submit(request)
     engine.run()
-    assert {depth for slots, depth in depths if set(slots) <= {1, 2}} == {
-        0
-    }  # d and e, beyond the backlog
+    # d and e, beyond the backlog
+    assert {depth for slots, depth in depths if set(slots) <= {1, 2}} == {0}
     assert {depth for slots, depth in depths if 0 in slots} == {3}
 
 
 def test_windows_of_the_others_rotate_on_their_own():
-    """Ten plain requests in windows of four rows: the holder's windows in between must not restart their rotation."""
+    """Ten plain requests in windows of four rows: the holder's windows in between must not
+    restart their rotation."""
     requests = {Request("holder", (1,), 60, ignore_stop=True): random_tape(0)}
     requests |= {
         Request(f"r{n}", (1,), 12, arrival_s=1e-6, ignore_stop=True): random_tape(n)
@@ -149,7 +149,8 @@ def test_windows_of_the_others_rotate_on_their_own():
 
 
 def test_a_long_prompt_of_a_plain_request_stalls_nobody_and_is_not_starved():
-    """Holder, plain decoding and a plain request's long prompt: each acts at least every fourth step."""
+    """Holder, plain decoding and a plain request's long prompt: each acts at least every fourth
+    step."""
     requests = {Request("holder", (1,), 60, ignore_stop=True): random_tape(0)}
     requests |= {
         Request(name, (1,), 60, arrival_s=1e-6, ignore_stop=True): random_tape(n)
@@ -180,6 +181,5 @@ def test_a_long_prompt_of_a_waiter_is_the_first_round_of_its_grant():
     assert grants(engine).startswith("a3 b3 a3 b3")
     speculative = [step.speculative for step in engine.steps]
     plain = [n for n, flag in enumerate(speculative) if not flag]
-    assert (
-        max(b - a for a, b in itertools.pairwise(plain)) == 2
-    )  # c has every second step, also while b's prompt is read
+    # c has every second step, also while b's prompt is read
+    assert max(b - a for a, b in itertools.pairwise(plain)) == 2

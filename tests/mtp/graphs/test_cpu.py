@@ -7,7 +7,8 @@ import contextlib
 import pytest
 import torch
 
-from mtp.graphs import CaptureError, CpuGraphs, FailingGraphs
+from mtp.graphs.backends import CpuGraphs, FailingGraphs
+from mtp.graphs.capture import CaptureError
 
 nothing = contextlib.nullcontext
 

@@ -1,4 +1,5 @@
-"""`CudaGraphs` on a driver that is pretended: what is called when, and what a failed capture leaves."""
+"""`CudaGraphs` on a driver that is pretended: what is called when, and what a failed capture
+leaves."""
 
 from __future__ import annotations
 
@@ -94,12 +95,10 @@ def test_a_failed_capture_ends_the_streams_capture_and_says_what_failed(
     cache.run("B", StagedWindow())
     stats = cache.stats()
     assert (stats.failures, stats.captures, len(cache)) == (1, 2, 2)
-    assert len(driver.uses) == (
-        2 if call == "invalidate" else 1
-    )  # a fresh pool where the driver broke the old one
-    assert stats.bytes == sum(
-        2 * uses for uses in driver.uses.values()
-    )  # graphs of both pools count
+    # a fresh pool where the driver broke the old one
+    assert len(driver.uses) == (2 if call == "invalidate" else 1)
+    # graphs of both pools count
+    assert stats.bytes == sum(2 * uses for uses in driver.uses.values())
 
 
 @pytest.mark.parametrize("full", ["torch", "driver"])

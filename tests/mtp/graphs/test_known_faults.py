@@ -1,4 +1,5 @@
-"""Inputs that broke other captured-graph caches. One id, one test; K03 and K07 are in tests/mtp/layouts/test_cache.py as well."""
+"""Inputs that broke other captured-graph caches. One id, one test; K03 and K07 are in
+tests/mtp/layouts/test_cache.py as well."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 from mtp.buckets import Buckets
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
-from mtp.graphs import CpuGraphs
+from mtp.graphs.backends import CpuGraphs
 from mtp.graphs.capture import capturing
 from mtp.layouts import Eager, Keyed, LayoutCache
 from mtp.policies import StaticK
@@ -44,7 +45,8 @@ def nothing() -> None:
 
 
 class Matmuls:
-    """Windows of one size with a product each, and a workspace that the first to come makes for all."""
+    """Windows of one size with a product each, and a workspace that the first to come makes for
+    all."""
 
     shared: torch.Tensor | None
 
@@ -107,7 +109,8 @@ def graphs(key, capture_on=1):
 
 
 def windows(engine):
-    """After each window: anchor's position, rows, and all that it left for the host and the drafter."""
+    """After each window: anchor's position, rows, and all that it left for the host and the
+    drafter."""
     b = engine.executor.buffers
     while engine.step():
         if engine.steps[-1].kind == "window":
@@ -130,9 +133,8 @@ def test_K05_one_graph_of_layout_0_4_serves_every_length_across_a_switch(target,
     positions = [position for position, rows, _ in replayed if rows == 4]
     assert min(positions) < 1020 < 1023 < 1030 < max(positions)
     assert len(positions) > 8
-    assert engine.layout.stats().captures == len(
-        {rows for _, rows, _ in replayed}
-    )  # 4, and what the end leaves room for
+    # 4, and what the end leaves room for
+    assert engine.layout.stats().captures == len({rows for _, rows, _ in replayed})
     for (position, rows, left), (position_, rows_, left_) in zip(replayed, eager, strict=True):
         assert (position, rows) == (position_, rows_)
         assert all(torch.equal(a, b) for a, b in zip(left, left_, strict=True)), position
@@ -181,7 +183,7 @@ def reallocating(engine, at, *, graph_epoch):
     return engine
 
 
-@pytest.mark.parametrize("graph_epoch", [True, False], ids=["told", "not told"])
+@pytest.mark.parametrize("graph_epoch", [True, False], ids=["reported", "unreported"])
 def test_K05_a_reallocated_buffer_empties_the_cache(folder, text, graph_epoch):
     target = load_target(folder, slots=1, context=CONTEXT, dtype="fp32", device=CPU)
     eager = steps_of(target, text, lambda executor: Eager(executor.now))
@@ -193,9 +195,8 @@ def test_K05_a_reallocated_buffer_empties_the_cache(folder, text, graph_epoch):
     same = [torch.equal(a[2][1], b[2][1]) for a, b in zip(windows(engine), eager, strict=False)]
     layouts = len({rows for _, rows, _ in eager})
     assert engine.layout.stats().captures == layouts + int(graph_epoch)  # 4 rows once more
-    assert (
-        all(same) == graph_epoch
-    )  # else the later captures read new buffers that the older graphs did not write
+    # else the later captures read new buffers that the older graphs did not write
+    assert all(same) == graph_epoch
 
 
 def test_K05_whatever_a_graph_bakes_in_is_in_its_key(folder):

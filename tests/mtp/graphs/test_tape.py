@@ -1,4 +1,5 @@
-"""The layout cache on tapes: the same code as on the model, with captures that cost virtual time."""
+"""The layout cache on tapes: the same code as on the model, with captures that cost virtual
+time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The LRU of graph pairs against a small reference model; fake graphs that know what they may touch."""
+"""The LRU of graph pairs against a small reference model; fake graphs that know what they may
+touch."""
 
 from __future__ import annotations
 
@@ -210,7 +211,8 @@ def test_bad_limits_name_the_value(bad):
 
 
 class Reference:
-    """What a cache holds and counts, by the rules alone. Only plain failures, at given capture calls."""
+    """What a cache holds and counts, by the rules alone. Only plain failures, at given capture
+    calls."""
 
     def __init__(self, capacity, capture_on, fails):
         self.capacity, self.capture_on, self.fails = capacity, capture_on, fails

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mtp.layouts.cache import LayoutStats, PhaseTimes
+from mtp.executor import PhaseTimes
+from mtp.layouts.layout import LayoutStats
 from mtp.layouts.stats import layout_stats
 
 
@@ -17,9 +18,17 @@ def test_rates_and_costs_by_path():
     ]
     stats = LayoutStats(hits=3, misses=3, captures=1, capture_s=0.010, bytes=7)
     figures = layout_stats("rows", stats, windows, decode_s=0.040)
-    assert {name: figures[name] for name in ("key", "hits", "captures", "evictions", "bytes", "given_up")} == {
-        "key": "rows", "hits": 3, "captures": 1, "evictions": 0, "bytes": 7, "given_up": False,
-    }  # fmt: skip
+    assert {
+        name: figures[name]
+        for name in ("key", "hits", "captures", "evictions", "bytes", "given_up")
+    } == {
+        "key": "rows",
+        "hits": 3,
+        "captures": 1,
+        "evictions": 0,
+        "bytes": 7,
+        "given_up": False,
+    }
     assert figures["hit_rate"] == 0.5
     assert figures["capture_share"] == pytest.approx(0.25)
     assert figures["window_ms"] == pytest.approx(

@@ -1,4 +1,5 @@
-"""Every policy and every cost model of configs/ composes and builds; every knob of a policy is in its YAML."""
+"""Every policy and every cost model of configs/ composes and builds; every knob of a policy is
+in its YAML."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 
 from experiments.config import resolvers
+from experiments.config.fingerprint import without_names
 from mtp.costs import LinearCost, save_cost
 from mtp.policies import Policy, TapeOracle
 from tests.support import ROOT
 
 CONFIGS = ROOT / "configs"
-POLICIES = sorted(file.stem for file in (CONFIGS / "policy").glob("*.yaml"))
+POLICIES = sorted(file.stem for file in (CONFIGS / "policy").glob("[!_]*.yaml"))
 COSTS = sorted(file.stem for file in (CONFIGS / "cost").glob("*.yaml"))
 
 
@@ -29,7 +31,7 @@ def composed(*overrides: str):
 def test_policy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MTPLAB_POLICY", "mtp.policies.StaticK")
     node = composed(f"policy={name}").policy
-    made = instantiate(node, _convert_="all")
+    made = instantiate(without_names(node), _convert_="all")
     if node.get("_partial_", False):
         made = made(oracle=TapeOracle({}))
     assert isinstance(made, Policy)
@@ -45,17 +47,15 @@ def test_policy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cost(name: str, tmp_path: Path) -> None:
     save_cost(tmp_path / "cost.yaml", LinearCost())
     overrides = [f"cost.path={tmp_path / 'cost.yaml'}"] if name == "file" else []
-    cost = instantiate(composed(f"cost={name}", *overrides).cost, _convert_="all")
+    cost = instantiate(without_names(composed(f"cost={name}", *overrides).cost), _convert_="all")
     assert 0 < cost.window(1, 1, 0) < cost.window(8, 2, 3) < 1
     assert cost.prefill(10) > 0
     assert cost.capture_s >= 0
 
 
 def test_a_knob_of_a_nested_cost_reaches_the_policy() -> None:
-    policy = instantiate(
-        composed(
-            "policy=shadow_beta", "cost.row=0.01", "buckets=tight", "policy.cost.factor=1.4"
-        ).policy,
-        _convert_="all",
-    )
+    node = composed(
+        "policy=shadow_beta", "cost.row=0.01", "buckets=tight", "policy.cost.factor=1.4"
+    ).policy
+    policy = instantiate(without_names(node), _convert_="all")
     assert policy.cost.window(2, 1, 0) - policy.cost.window(1, 1, 0) == pytest.approx(0.014)

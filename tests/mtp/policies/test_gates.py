@@ -27,9 +27,8 @@ def test_b1_gate_vetoes_with_its_figures():
     player = Player(B1Gate(retry=0), costs=DEAR)
     assert [player.window(False) for _ in range(400)] == [1] * 4 + [4] * 4 + [1] * 392
     assert player.policy.report()["state"] == "vetoed"
-    assert (
-        player.policy.report()["reason"] == "speedup 0.29, on at 1.5, off at 1"
-    )  # 1 token * 25 ms / 85 ms
+    # 1 token * 25 ms / 85 ms
+    assert player.policy.report()["reason"] == "speedup 0.29, on at 1.5, off at 1"
 
 
 def test_b1_gate_between_the_two_is_the_default():
@@ -59,10 +58,9 @@ def test_b1_gate_measures_again_after_a_veto_and_with_another_pairing():
 def test_measured_ab_keeps_the_winner_and_challenges_it_more_and_more_rarely():
     player = Player(MeasuredAB(settle=0, window=4, backoff=(1, 2)), costs=DEAR)
     rows = [player.window(False) for _ in range(48)]
-    # incumbent 3 drafts, challenger 1 draft wins, holds 1; then it is challenged by 3 drafts and wins, holds 2; and again
-    trials = [
-        rows[begin + 1] for begin in range(0, 48, 4)
-    ]  # the first window of a trial still has the drafts of the one before
+    # incumbent 3 drafts, challenger 1 draft wins, holds 1; then it is challenged by 3 drafts and
+    # wins, holds 2; and again the first window of a trial still has the drafts of the one before
+    trials = [rows[begin + 1] for begin in range(0, 48, 4)]
     assert trials == [4, 2, 2, 2, 4, 2, 2, 2, 4, 2, 2, 2]
     report = player.policy.report()
     assert report["state"] == "1 drafts"

@@ -59,14 +59,14 @@ def test_p03_somebody_runs_whenever_somebody_can(name: str) -> None:
     only = policy.decide(
         [view(0, room=0), view(1, 3, confidence=(0.1,) * 3, cap=1), view(2, cap=0)], rows=8, start=0
     ).plan
-    assert [(group.slot, group.rows) for group in only.groups] == [
-        (1, 1)
-    ]  # caps 0 and 1, and no room
+    # caps 0 and 1, and no room
+    assert [(group.slot, group.rows) for group in only.groups] == [(1, 1)]
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_p03_more_slots_than_rows_take_turns(name: str) -> None:
-    """Five slots at a window of four rows: in ten windows nobody is left out of three in a row, and turns differ by at most one."""
+    """Five slots at a window of four rows: in ten windows nobody is left out of three in a row,
+    and turns differ by at most one."""
     policy, start, skips, turns = opened(name), 0, Counter(), Counter()
     for _ in range(10):
         views = [view(slot, 0, skips=skips[slot]) for slot in range(5)]
@@ -105,8 +105,9 @@ def test_p03_spare_rows_go_around(name: str) -> None:
 def test_y02_length_follows_acceptance_down_and_back_up(
     name: str, lowest: int, windows: int
 ) -> None:
-    """20 windows with every draft accepted, `windows` with none, 100 with all: full, lowest, full again. The drafter's word is worth
-    nothing here (always 0.5). `measured_ab` and `b1_gate` keep other hours: test_gates."""
+    """20 windows with every draft accepted, `windows` with none, 100 with all: full, lowest,
+    full again. The drafter's word is worth nothing here (always 0.5). `measured_ab` and
+    `b1_gate` keep other hours: test_gates."""
     player = Player(EVERY[name], costs=LinearCost(base=0.02, row=0.012))
     assert [player.window(True) for _ in range(20)][-1] == 4
     assert [player.window(False) for _ in range(windows)][-1] == lowest
@@ -114,7 +115,8 @@ def test_y02_length_follows_acceptance_down_and_back_up(
 
 
 def test_y02_one_bad_stretch_of_ten_windows() -> None:
-    """The input of the report, for ours: within ten windows without one accepted draft it is down to single rows."""
+    """The input of the report, for ours: within ten windows without one accepted draft it is
+    down to single rows."""
     player = Player(EVERY["adaptive"], costs=COST)
     assert [player.window(True) for _ in range(20)][-1] == 4
     assert [player.window(False) for _ in range(10)][-1] == 1
@@ -125,21 +127,18 @@ def test_y02_one_bad_stretch_of_ten_windows() -> None:
     "name", [name for name, policy in EVERY.items() if isinstance(policy, Learning)]
 )
 def test_y04_clipped_and_cancelled_windows_teach_nothing(name: str) -> None:
-    """Two states that differ by clipped windows only decide alike, and report the same but for counted windows."""
+    """Two states that differ by clipped windows only decide alike, and report the same but for
+    counted windows."""
     taught, clean = opened(name), opened(name)
-    assert isinstance(taught, Learning)
-    assert isinstance(clean, Learning)
     for policy in (taught, clean):
         policy.observe(
             window_result(slot_result("a", [1], rows=0, drafts=(5, 6, 7), confidence=(0.9,) * 3))
         )
-    taught.observe(
-        window_result(slot_result("a", [5, 7], rows=4, finish="stop"))
-    )  # matched 3, stop at token 2
+    # matched 3, stop at token 2
+    taught.observe(window_result(slot_result("a", [5, 7], rows=4, finish="stop")))
     taught.observe(window_result(slot_result("b", [1], rows=0, drafts=(5,))))
-    taught.observe(
-        window_result(slot_result("b", [5, 6], rows=2, finish="length"))
-    )  # drafted 1 for want of room
+    # drafted 1 for want of room
+    taught.observe(window_result(slot_result("b", [5, 6], rows=2, finish="length")))
     taught.observe(window_result(slot_result("c", [1], rows=0, drafts=(5, 6, 7))))
     taught.observe(window_result(slot_result("c", [], rows=4)))  # cancelled, nothing committed
     for request in ("a", "b", "c"):

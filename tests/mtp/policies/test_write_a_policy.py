@@ -8,9 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mtp.costs import LinearCost
+from mtp.policies import Decision, Learning
+from mtp.windows import static_k
 from tests.support import ROOT
+from tests.support.policy_trial import engine_on, texts
 
 TEXT = (ROOT / "docs" / "write-a-policy.md").read_text(encoding="utf-8")
 
@@ -67,3 +72,36 @@ def test_a_policy_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert "nowhere.Streak" in done.stderr
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Settings and state in one class."""
+
+    sizes: tuple[int, ...] = (1, 2, 4)
+    depth: int = 3
+    seen: list[int] = field(default_factory=list, init=False, compare=False)
+
+    def open(self):
+        return replace(self)
+
+    def decide(self, slots, *, rows, start):
+        return Decision(static_k(slots, k=3, rows=rows, start=start), self.depth)
+
+    def observe(self, result):
+        self.seen.append(result.rows)
+
+    def release(self, request): ...
+
+    def report(self):
+        return {"windows": len(self.seen)}
+
+
+def test_one_class_may_hold_settings_and_state() -> None:
+    settings = Whole()
+    assert isinstance(settings, Learning)
+    for _ in range(2):  # each engine opens its own
+        engine = engine_on(settings, texts("code", 2, 40, 1), LinearCost())
+        engine.run()
+        assert engine.learning.report()["windows"] == engine.windows + 2  # and two prefills
+    assert settings.seen == []

@@ -1,4 +1,5 @@
-"""What tapes say about a drafter, on rows that can be counted by hand, and on texts whose parameters are known."""
+"""What tapes say about a drafter, on rows that can be counted by hand, and on texts whose
+parameters are known."""
 
 from __future__ import annotations
 
@@ -26,8 +27,13 @@ def test_by_hand():
 def test_without_a_confidence_or_without_tokens_there_is_nothing_to_say():
     assert tape_stats([Tape((1,) * 9, (1, 0) * 4 + (0,))], depth=3)["auc"] is None
     assert tape_stats([Tape((1,), (0,), ((0.0,),))], depth=7) == {
-        "tokens": 0, "offered": None, "survival": [None] * 7, "auc": None, "calibration_error": None, "autocorrelation": None,
-    }  # fmt: skip
+        "tokens": 0,
+        "offered": None,
+        "survival": [None] * 7,
+        "auc": None,
+        "calibration_error": None,
+        "autocorrelation": None,
+    }
 
 
 def test_auc_counts_pairs_and_a_tie_is_half():

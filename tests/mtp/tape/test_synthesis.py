@@ -1,4 +1,5 @@
-"""Synthetic tapes: the published figures are met, confidence is as good as asked for, and the same seed gives the same text."""
+"""Synthetic tapes: the published figures are met, confidence is as good as asked for, and the
+same seed gives the same text."""
 
 from __future__ import annotations
 

@@ -64,9 +64,8 @@ def test_the_columns_are_those_that_others_read(tmp_path):
     ]
     assert frame["confidence_1"].dtype == pl.Float32
     assert frame["index"].to_list() == [*range(20), 0, 1]
-    frame.sample(fraction=1, shuffle=True, seed=1).write_parquet(
-        tmp_path / "t"
-    )  # the order of the rows does not matter
+    # the order of the rows does not matter
+    frame.sample(fraction=1, shuffle=True, seed=1).write_parquet(tmp_path / "t")
     assert read_tapes(tmp_path / "t") == {"a": TAPES["held varies"], "b": TAPES["no confidence"]}
 
 
@@ -110,12 +109,13 @@ def test_what_is_no_tape_is_refused_in_one_line(tmp_path):
 
 def test_matches_count_what_is_known_only():
     tokens = (5, 6, 7, 8)
+    # the second chain's third draft lies past the end, and so does all of the last
     drafts = (
         (6, 7, 9),
         (7, 8, 1),
         (8, 2, 3),
         (),
-    )  # the second chain's third draft lies past the end, and so does all of the last
+    )
     tape = Tape.recorded(tokens, drafts, ((0.5,) * 3, (0.5,) * 3, (0.5,) * 3, ()))
     assert tape.matches == (2, 2, 1, 0)
     assert [tape.held(place, 2) for place in range(4)] == [2, 2, 2, 0]
@@ -149,16 +149,24 @@ def test_a_tape_that_is_too_short_is_named():
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [(((), ()), "one row per token"), (((1,), (0, 0)), "one row per token"), (((1,), (-1,)), "matches holds -1"),
-     (((1, 2), (0, 0), ((0.5,),)), "1 rows of confidence"), (((1, 2), (0, 0), (), ((0.5,),)), "1 rows of truth")],
-)  # fmt: skip
+    [
+        (((), ()), "one row per token"),
+        (((1,), (0, 0)), "one row per token"),
+        (((1,), (-1,)), "matches holds -1"),
+        (((1, 2), (0, 0), ((0.5,),)), "1 rows of confidence"),
+        (((1, 2), (0, 0), (), ((0.5,),)), "1 rows of truth"),
+    ],
+)
 def test_rows_must_belong_to_tokens(fields, message):
     with pytest.raises(ValueError, match=message):
         Tape(*fields)
 
 
 def test_tapes_are_read_and_run_without_torch():
-    code = "import sys, mtp.tape.synthesis, mtp.execution.tape, mtp.policies; assert not {'torch', 'polars'} & set(sys.modules)"
+    code = (
+        "import sys, mtp.tape.synthesis, mtp.execution.tape, mtp.policies; assert not {'torch', "
+        "'polars'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -166,7 +166,8 @@ def test_a_listed_shard_that_is_not_there(folder: Path):
 
 
 def test_the_text_part_of_a_multimodal_checkpoint(original: Path, folder: Path):
-    """Nested config, prefixed names, a vision tower that is not looked at; the outer config owns the head."""
+    """Nested config, prefixed names, a vision tower that is not looked at; the outer config owns
+    the head."""
 
     def nest(config: dict[str, Any]) -> dict[str, Any]:
         text = config | {
@@ -255,7 +256,8 @@ def test_a07_config_generation_config_and_tokenizer_are_united(folder: Path):
 
 @pytest.mark.parametrize("raw", [-0.033, 0.967, 1.033])
 def test_m01_iv_norms_are_an_offset_from_one_whatever_their_values(folder: Path, raw: float):
-    """Two checkpoints of which one only looks as if its norms were whole weights: both are read alike."""
+    """Two checkpoints of which one only looks as if its norms were whole weights: both are read
+    alike."""
 
     def change(tensors: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -273,9 +275,8 @@ def test_m01_iv_norms_are_an_offset_from_one_whatever_their_values(folder: Path,
     ]
     assert all(torch.equal(norm.weight, torch.full_like(norm.weight, 1 + raw)) for norm in norms)
     gated = target.blocks[0].mixer.norm_weight  # type: ignore[attr-defined]
-    assert torch.equal(
-        gated, torch.full_like(gated, raw)
-    )  # the gated-delta layers' own norm is the exception
+    # the gated-delta layers' own norm is the exception
+    assert torch.equal(gated, torch.full_like(gated, raw))
 
 
 def test_dense_norms_are_whole_weights(tmp_path: Path):
@@ -331,7 +332,8 @@ def test_a_tokenizer_that_is_larger_than_the_embedding(
 
 
 def test_experts_in_one_tensor_or_one_by_one_are_the_same_model(tmp_path: Path):
-    """transformers writes a target's one by one; published files may hold them fused, as the test's MTP head does."""
+    """transformers writes a target's one by one; published files may hold them fused, as the test's
+    MTP head does."""
     one_by_one = write_qwen3_5_moe(tmp_path / "one")
     folder = Path(shutil.copytree(one_by_one, tmp_path / "fused"))
 
@@ -360,8 +362,7 @@ def test_experts_in_one_tensor_or_one_by_one_are_the_same_model(tmp_path: Path):
     rewrite(
         folder,
         lambda tensors: {
-            n: t.transpose(1, 2).contiguous() if n.endswith("gate_up_proj") else t
-            for n, t in tensors.items()
+            n: t.mT.contiguous() if n.endswith("gate_up_proj") else t for n, t in tensors.items()
         },
     )
     assert (

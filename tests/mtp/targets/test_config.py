@@ -1,4 +1,5 @@
-"""config.json of every family with values of another kind: read, or refused in one line that names the file."""
+"""config.json of every family with values of another kind: read, or refused in one line that names
+the file."""
 
 from __future__ import annotations
 

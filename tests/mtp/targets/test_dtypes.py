@@ -1,4 +1,4 @@
-"""The dtype of a run: asked for, stored, or measured once per machine and model."""
+"""The dtype of a run: requested, stored, or measured once per machine and model."""
 
 from __future__ import annotations
 
@@ -96,9 +96,8 @@ def test_what_is_measured_are_the_models_own_matrices(tmp_path: Path):
     tied = Checkpoint(write_llama(tmp_path / "tied", tie_word_embeddings=True, vocab_size=300))
     assert tied.matrices() == {(64, 64): 6, (32, 64): 6, (128, 64): 6, (64, 128): 3, (300, 64): 1}
     assert Checkpoint(write_llama(tmp_path / "own", vocab_size=300)).matrices() == tied.matrices()
-    per_layer = Checkpoint(
-        write_gemma4(tmp_path / "per_layer", **PER_LAYER)
-    )  # whose table [320, 6 * 8] is only looked up
+    # whose table [320, 6 * 8] is only looked up
+    per_layer = Checkpoint(write_gemma4(tmp_path / "per_layer", **PER_LAYER))
     assert per_layer.matrices().keys() >= {(320, 64), (48, 64), (8, 64)}
     assert (320, 48) not in per_layer.matrices()
 
@@ -110,15 +109,15 @@ def test_the_probe_takes_both_dtypes_in_turns_and_ends_in_time(monkeypatch: pyte
         dtypes, "linear", lambda x, weight: seen.append((tuple(weight.shape), weight.dtype))
     )
     timed = time_products({(1 << 13, 1024): 2, (64, 32): 3}, 8)
-    assert len(seen) == 4 * (
-        1 + dtypes.FEWEST
-    )  # as few as are allowed: the clock was past the budget
+    # as few as are allowed: the clock was past the budget
+    assert len(seen) == 4 * (1 + dtypes.FEWEST)
     assert [dtype for _, dtype in seen[4:8]] == [torch.float32, torch.bfloat16] * 2
     assert [dtype for _, dtype in seen[8:12]] == [torch.bfloat16, torch.float32] * 2
+    # a large matrix is cut, and its time scaled: 2 * 2 + 3 times 50 ms
     assert seen[0][0] == (
         4096,
         1024,
-    )  # a large matrix is cut, and its time scaled: 2 * 2 + 3 times 50 ms
+    )
     assert timed == (pytest.approx(350), pytest.approx(350))
 
 

@@ -1,4 +1,5 @@
-"""What Gemma folders say and hold, and what of it is followed, ignored or refused; bf16 beside transformers' bf16."""
+"""What Gemma folders say and hold, and what of it is followed, ignored or refused; bf16 beside
+transformers' bf16."""
 
 from __future__ import annotations
 
@@ -336,7 +337,8 @@ def test_a07_stop_ids_of_the_generation_config_join_those_of_the_config(copy: An
 
 
 def test_p11_a_sliding_layer_loses_nothing_to_a_rejected_row(tmp_path: Path):
-    """window 4, n = 6, a group of 4 at 6..9 of which two rows are kept; the row at 8 then sees 5, 6, 7, 8."""
+    """window 4, n = 6, a group of 4 at 6..9 of which two rows are kept; the row at 8 then sees 5,
+    6, 7, 8."""
     folder = write_gemma4(
         tmp_path, sliding_window=4, layer_types=[SLIDING, SLIDING, FULL], num_hidden_layers=3
     )

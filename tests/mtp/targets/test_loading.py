@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from einops import rearrange
 from safetensors.torch import load_file, save_file
 
 from experiments.runs import loading
@@ -41,12 +42,16 @@ from mtp.targets import load_target
 torch.set_num_threads(1)
 torch.nn.functional.linear(torch.ones(2, 8), torch.ones(8, 8))
 def memory(name):
-    return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith(name))) * 1024
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name))) * 1024
 before = memory("VmRSS")
 seen = []
-target = load_target(sys.argv[1], slots=1, context=64, dtype=sys.argv[2], progress=lambda *bytes: seen.append(bytes))
+target = load_target(
+    sys.argv[1], slots=1, context=64, dtype=sys.argv[2], progress=lambda *bytes: seen.append(bytes)
+)
 assert seen == sorted(seen) and seen[-1] == (seen[0][1],) * 2, seen[-1]
-print(memory("VmHWM") - before)  # of this process alone, unlike ru_maxrss, which begins with its parent's
+# of this process alone, unlike ru_maxrss, which begins with its parent's
+print(memory("VmHWM") - before)
 """
 
 
@@ -103,16 +108,14 @@ def test_every_dtype_is_converted_as_torch_does(
         if name.startswith("model.layers.3.")
     }
     assert torch.equal(target.embedding, tensors["model.embed_tokens.weight"].to(wanted))
-    queries = here["self_attn.q_proj.weight"].view(
-        4, 2, 16, 64
-    )  # per head: its query, then its gate
-    fused = [
-        queries[:, 0].flatten(0, 1),
-        here["self_attn.k_proj.weight"],
-        here["self_attn.v_proj.weight"],
-        queries[:, 1].flatten(0, 1),
-    ]
-    assert torch.equal(target.blocks[3].mixer.project, torch.cat(fused))
+    queries, gates = rearrange(  # stored per head: its query, then its gate
+        here["self_attn.q_proj.weight"],
+        "(head two size) hidden -> two (head size) hidden",
+        head=4,
+        two=2,
+    )
+    k, v = here["self_attn.k_proj.weight"], here["self_attn.v_proj.weight"]
+    assert torch.equal(target.blocks[3].mixer.project, torch.cat([queries, k, v, gates]))
     assert torch.equal(
         target.blocks[3].mlp.gate_up,
         torch.cat([here["mlp.gate_proj.weight"], here["mlp.up_proj.weight"]]),

@@ -1,7 +1,7 @@
 """Against transformers, in fp32: logits of prompts, of chunks and of windows, and greedy text.
 
-Tolerance: 1e-3 on logits whose standard deviation is 0.8. On these checkpoints transformers' own two ways (all at once, token
-by token) differ by up to 6e-4.
+Tolerance: 1e-3 on logits whose standard deviation is 0.8. On these checkpoints transformers' own
+two ways (all at once, token by token) differ by up to 6e-4.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_windows_of_every_mix_after_rejections_and_reuse(
 
 
 def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel], target: Target):
-    """Drafts are right, half right or noise, by turns; 40 tokens for each of three requests in company."""
+    """Drafts are right, half right or noise, by turns; 40 tokens for each of three requests."""
     model, prompts, new = models[1], some_texts(4, length=24), 40
     lengths = [5, 11, 24]
     with torch.inference_mode():
@@ -213,8 +213,9 @@ def test_greedy_text_equals_plain_generate(models: tuple[Path, PreTrainedModel],
 def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_only(
     models: tuple[Path, PreTrainedModel],
 ):
-    """The tolerance of a run's parity: 0.125, of logits whose standard deviation is 0.8. Where state recurs or rows are routed, random
-    weights make a last bit grow in some rows, in transformers' as in ours: there picks are not compared."""
+    """The tolerance of a run's parity: 0.125, of logits whose standard deviation is 0.8. Where
+    state recurs or rows are routed, random weights make a last bit grow in some rows, in
+    transformers' as in ours: there picks are not compared."""
     folder, model = models
     texts = some_texts(1, 2)
     rounded = type(model).from_pretrained(folder, dtype=torch.bfloat16).eval()
@@ -227,9 +228,8 @@ def test_bf16_is_as_near_to_fp32_as_transformers_and_picks_differ_in_near_ties_o
     ours = torch.stack(
         [target.logits(teacher.prefill(slot, LENGTH, 64)[1]).float() for slot in range(2)]
     )
-    errors = [
-        (logits - exact).square().mean(-1).median() for logits in (ours, reference)
-    ]  # of a row in the middle
+    # of a row in the middle
+    errors = [(logits - exact).square().mean(-1).median() for logits in (ours, reference)]
     assert errors[0] < 1.2 * errors[1]
     if any(type(block.mixer) is GatedDelta for block in target.blocks) or "experts" in folder.name:
         return

@@ -1,4 +1,5 @@
-"""Settings of published models, which are not loaded here: they are read, and their tensors add up to the published sizes."""
+"""Settings of published models, which are not loaded here: they are read, and their tensors add up
+to the published sizes."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_published_sizes(raw: dict[str, Any], parameters: int, kv_bytes: int):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "kv_bytes", "state_bytes"),
+    ("reference", "kv_bytes", "state_bytes"),
     [
         pytest.param(Qwen3_5TextConfig(), 32_768, 52_690_944, id="Qwen3.5"),
         pytest.param(Qwen3_5MoeTextConfig(), 20_480, 65_863_680, id="Qwen3.5-MoE"),

@@ -1,4 +1,5 @@
-"""What a row's bits may depend on (nothing but its own past), and what verify, commit and padding may change (nothing)."""
+"""What a row's bits may depend on (nothing but its own past), and what verify, commit and padding
+may change (nothing)."""
 
 from __future__ import annotations
 
@@ -87,8 +88,11 @@ def poison_scratch(target: DecoderTarget, lengths: dict[int, int]) -> None:
 def test_m03_alone_and_in_company_are_bit_equal_under_buckets(
     folder: Path, texts: Tensor, dtype: torch.dtype
 ):
-    """One row at a time, alone; against groups of any size in any company, in other slots, after rejections, on poison. In fp32 some
-    CPUs sum 4 rows in another order than 8."""
+    """One row at a time, alone, against groups of any size beside others.
+
+    In other slots, after rejections, on poison. In fp32 some CPUs sum 4 rows in another order than
+    8.
+    """
     buckets = Buckets((4, 8)) if dtype == torch.bfloat16 else Buckets((8,))
     alone: dict[tuple[int, int], Row] = {}
     states = {}
@@ -178,7 +182,8 @@ def test_verify_changes_nothing_and_so_does_a_commit_of_nothing(
 
 
 def test_padding_rows_touch_nothing(folder: Path, texts: Tensor):
-    """Whatever they hold: here they point at a committed row of a slot that is in the window, and of one that is not."""
+    """Whatever they hold: here they point at a committed row of a slot that is in the window, and
+    of one that is not."""
     target = load(folder, torch.float32)
     teacher = Teacher(target, dict(enumerate(texts)), SLOTS)
     for slot, count in enumerate(PROMPTS):

@@ -1,4 +1,5 @@
-"""Compiled kernels against their twins, in the emulator. `kernels` is the package under test: this one, or one with a fault."""
+"""Compiled kernels against their twins, in the emulator. `kernels` is the package under test:
+this one, or one with a fault."""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ KERNELS = SimpleNamespace(
     **PARTS, gated_delta=gated_delta, pack=pack, split_attention=split_attention
 )
 STAGES = ("all", "accept", "plan")
+# of a result, values of about 1
 ATTENTION = {
     torch.float32: 4e-6,
     torch.float16: 2e-3,
     torch.bfloat16: 2e-2,
-}  # of a result, values of about 1
+}
 SUM = 2e-6  # of a sum in another order than the twin's, terms of about 1
 
 
@@ -101,7 +103,8 @@ def close(got: torch.Tensor, want: torch.Tensor) -> None:
 
 
 def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
-    """Verify up to the order of its sums; commit bit for bit, of what this verify left; a row alone bit for bit as in a group."""
+    """Verify up to the order of its sums; commit bit for bit, of what this verify left; a row
+    alone bit for bit as in a group."""
     delta, twin, before = kernels.gated_delta, to(data, "cpu"), data.states.clone()
     out = delta._launch_verify(*data.verify_arguments(), deltas=data.deltas)
     close(out, gated_delta.gated_delta_verify_torch(*twin.verify_arguments(), deltas=twin.deltas))
@@ -139,7 +142,8 @@ def check_causal_conv(data: ConvData, kernels: Any = KERNELS) -> None:
 
 
 def check_attention(data: AttentionData, kernels: Any = KERNELS) -> None:
-    """Up to the rounding of weights; the caches bit for bit; a row alone bit for bit as in its group."""
+    """Up to the rounding of weights; the caches bit for bit; a row alone bit for bit as in its
+    group."""
     got, want, one = to(data, "cpu"), to(data, "cpu"), to(data, "cpu")
     out = kernels.attention._launch(*got.tensors(), **data.options)
     twin = attention.window_attention_torch(*want.tensors(), **data.options)

@@ -1,5 +1,6 @@
-"""Triton's interpreter multiplies matrices with numpy's BLAS, whose sums depend on a row's place on some processors (OpenBLAS on
-AMD's). Here every sum is taken in order, so that what a test finds about places is the kernel's doing."""
+"""Triton's interpreter multiplies matrices with numpy's BLAS, whose sums depend on a row's place
+on some processors (OpenBLAS on AMD's). Here every sum is taken in order, so that what a test
+finds about places is the kernel's doing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`python -m tests.support.kernels.errors`: how far attention, on its kernels (in the interpreter) and on its twin, is from float64.
-Prints the lines of docs/kernels.md."""
+"""`python -m tests.support.kernels.errors`: how far attention, on its kernels (in the
+interpreter) and on its twin, is from float64. Prints the lines of docs/kernels.md."""
 
 from __future__ import annotations
 

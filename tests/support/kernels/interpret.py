@@ -1,5 +1,6 @@
-"""Every kernel against its twin in Triton's interpreter, and which of the kernels' lines ran. A program of its own, because
-TRITON_INTERPRET must be set before Triton is first imported. Arguments: seeds of windows. Prints the lines that did not run."""
+"""Every kernel against its twin in Triton's interpreter, and which of the kernels' lines ran. A
+program of its own, because TRITON_INTERPRET must be set before Triton is first imported.
+Arguments: seeds of windows. Prints the lines that did not run."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def main() -> int:
     for name, lines in left.items():
         for line in lines:
             print(
-                f"{name}:{line}: {inspect.cleandoc((FOLDER / name).read_text().splitlines()[line - 1])}"
+                f"{name}:{line}: "
+                f"{inspect.cleandoc((FOLDER / name).read_text().splitlines()[line - 1])}"
             )
     return int(any(left.values()))
 

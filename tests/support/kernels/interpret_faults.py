@@ -1,5 +1,6 @@
-"""Faults planted in the attention kernels, whose matrix instructions the emulator does not have: the interpreter must notice
-each. A program of its own, as interpret.py is. Prints the faults that were not noticed."""
+"""Faults planted in the attention kernels, whose matrix instructions the emulator does not have:
+the interpreter must notice each. A program of its own, as interpret.py is. Prints the faults
+that were not noticed."""
 
 from __future__ import annotations
 
@@ -40,10 +41,11 @@ WINDOWS = [
     attention_data(2, lengths=[5], sizes=[3], shape=(1, 1, 16)),
     attention_data(3, lengths=[70, 2], sizes=[4, 2], shape=(2, 1, 8), sliding=9, writes=False),
 ]
+# the last row of a group is faulty: those before it are not
 WINDOWS[2].v[2], WINDOWS[2].k[2] = (
     float("nan"),
     float("nan"),
-)  # the last row of a group is faulty: those before it are not
+)
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""Whole models on the kernels against the same models on their twins, in Triton's interpreter. A program of its own, as
-interpret.py is. Prints nothing if logits and committed states agree."""
+"""Whole models on the kernels against the same models on their twins, in Triton's interpreter. A
+program of its own, as interpret.py is. Prints nothing if logits and committed states agree."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ HYBRID: dict[str, Any] = {
     "tie_word_embeddings": True,
     "max_position_embeddings": 256,
 }
+# rows of each slot, and how many are kept
 WINDOWS = [
     ((4, 0, 1), (2, 0, 1)),
     ((1, 2, 2), (1, 2, 0)),
     ((0, 1, 4), (0, 1, 4)),
-]  # rows of each slot, and how many are kept
+]
 
 
 def on_kernels() -> ExitStack:
@@ -121,7 +122,8 @@ def main() -> None:
                 got, torch.zeros_like(got)
             ):
                 print(
-                    f"{model.__name__}: result {i} differs by up to {float((got - want).abs().max())}"
+                    f"{model.__name__}: result {i} differs by up to "
+                    f"{float((got - want).abs().max())}"
                 )
         if all(torch.equal(got, want) for got, want in zip(kernels, twins, strict=True)):
             print(f"{model.__name__}: equal in every bit: the kernels did not run")

@@ -20,7 +20,8 @@ WRONG = (AssertionError, MemoryFault)
 
 
 class Fault(NamedTuple):
-    """right: text of `file` that becomes `wrong`; check, sizes: what must notice it, and by which exceptions."""
+    """right: text of `file` that becomes `wrong`; check, sizes: what must notice it, and by
+    which exceptions."""
 
     name: str
     file: str

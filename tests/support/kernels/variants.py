@@ -1,4 +1,5 @@
-"""Compiled variants of every kernel, as a window of 8 rows and 4 slots uses them; `python -m` prints the tables of docs/kernels.md."""
+"""Compiled variants of every kernel, as a window of 8 rows and 4 slots uses them; `python -m`
+prints the tables of docs/kernels.md."""
 
 from __future__ import annotations
 
@@ -138,7 +139,8 @@ def compiled(name: str, arch: int | str) -> Launch:
 
 @lru_cache
 def attention_kernels(name: str, arch: int | str) -> list[Launch]:
-    """Attention over the splits, and their merge. AMD: with the options that the kernels choose there."""
+    """Attention over the splits, and their merge. AMD: with the options that the kernels choose
+    there."""
     if isinstance(arch, int):
         return launches(ATTENTION[name], arch)
     with mock.patch.object(split_attention, "STAGES", 2):
@@ -162,7 +164,10 @@ def table() -> str:
 
 
 def attention_table() -> str:
-    head = f"Triton {triton.__version__}: registers a thread / instructions / KB of shared memory a program."
+    head = (
+        f"Triton {triton.__version__}: registers a thread / instructions / KB of shared memory a "
+        "program."
+    )
     return "\n".join(
         [head, "", *rows(ATTENTION, lambda name, arch: attention_kernels(name, arch)[0], _shared)]
     )

@@ -21,9 +21,8 @@ def test_an_offset_and_a_slope_of_the_confidence_do_not_matter():
     for said in (-1.5, 0.0, 2.0):
         seen = plain.of("sure", 0, sigmoid(said))
         assert faint.of("sure", 0, sigmoid(-1.0 + 0.5 * said)) == pytest.approx(seen, abs=0.02)
-    assert plain.of("sure", 0, sigmoid(2.0)) == pytest.approx(
-        1.0, abs=0.2
-    )  # one deviation above what it says of this request
+    # one deviation above what it says of this request
+    assert plain.of("sure", 0, sigmoid(2.0)) == pytest.approx(1.0, abs=0.2)
 
 
 def test_it_is_the_requests_own_usual_word():

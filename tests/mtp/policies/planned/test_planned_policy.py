@@ -1,4 +1,5 @@
-"""Planning policies: hand-worked windows, determinism, state of requests, and what they reach on synthetic texts."""
+"""Planning policies: hand-worked windows, determinism, state of requests, and what they reach on
+synthetic texts."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from mtp.policies import (
     SurvivalTopk,
     TapeOracle,
 )
+from mtp.policies.planned.cost_table import CostTable
 from mtp.policies.planned.depth import best_depth
-from mtp.policies.planned.window_plan import CostTable
 from mtp.tape import Tape
 from mtp.windows import SlotView
 from tests.mtp.policies.test_known_faults import EVERY
@@ -36,16 +37,15 @@ COST = LinearCost(base=0.02, row=0.005, draft=0.0)  # one row alone: 25 ms
 
 
 def rows_of(policy: Policy, views, rows: int = 8, start: int = 0) -> dict[int, int]:
-    return {
-        group.slot: group.rows for group in policy.decide(views, rows=rows, start=start).plan.groups
-    }
+    live = policy.open() if isinstance(policy, Learning) else policy
+    groups = live.decide(views, rows=rows, start=start).plan.groups
+    return {group.slot: group.rows for group in groups}
 
 
 def test_rotate_anchors_first_by_hand():
     policy = RotateAnchorsFirst()
-    assert rows_of(policy, [view(slot) for slot in range(8)]) == dict.fromkeys(
-        range(8), 1
-    )  # rotate_grow: 4 slots, 2 rows each
+    # rotate_grow: 4 slots, 2 rows each
+    assert rows_of(policy, [view(slot) for slot in range(8)]) == dict.fromkeys(range(8), 1)
     assert rows_of(policy, [view(slot) for slot in range(5)]) == {0: 2, 1: 2, 2: 2, 3: 1, 4: 1}
     assert rows_of(policy, [view(slot) for slot in range(3)], start=1) == {0: 2, 1: 4, 2: 2}
     assert rows_of(policy, [view(0), view(1, held=0), view(2, held=2)]) == {0: 4, 1: 1, 2: 2}
@@ -63,22 +63,24 @@ def test_least_confident_first_by_hand():
 def test_confidence_by_hand():
     """mu before the first window: 2 tokens / 30 ms = 67 a second, so a row costs 0.33 tokens."""
     views = [view(0, confidence=(0.9, 0.9, 0.9)), view(1, confidence=(0.5, 0.4, 0.3))]
-    assert rows_of(Confidence(cost=COST), views) == {0: 4, 1: 2}
+    assert rows_of(Confidence(cost=COST).open(), views) == {0: 4, 1: 2}
     assert rows_of(
-        Confidence(cost=COST),
+        Confidence(cost=COST).open(),
         [view(0, confidence=(0.3, 0.9, 0.9)), view(1, confidence=(0.9, 0.2, 0.9))],
     ) == {0: 1, 1: 2}
 
 
 def test_survival_topk_by_hand():
-    """Tokens per 20 + 5 * rows ms of this window: ranked 1, 1, 0.9, 0.81, 0.73, 0.5; each row must beat 54 to 70 a second * 5 ms."""
+    """Tokens per 20 + 5 * rows ms of this window: ranked 1, 1, 0.9, 0.81, 0.73, 0.5; each row
+    must beat 54 to 70 a second * 5 ms."""
     views = [view(0, confidence=(0.9, 0.9, 0.9)), view(1, confidence=(0.5, 0.4, 0.3))]
-    assert rows_of(SurvivalTopk(cost=COST), views) == {0: 4, 1: 2}
+    assert rows_of(SurvivalTopk(cost=COST).open(), views) == {0: 4, 1: 2}
     dear = LinearCost(base=0.001, row=0.02)
-    assert rows_of(SurvivalTopk(cost=dear), views) == {
+    # 2 tokens / 41 ms beat 1 / 21 and 2.9 / 61
+    assert rows_of(SurvivalTopk(cost=dear).open(), views) == {
         0: 1,
         1: 1,
-    }  # 2 tokens / 41 ms beat 1 / 21 and 2.9 / 61
+    }
 
 
 def test_learnt_rates_by_hand():
@@ -87,7 +89,7 @@ def test_learnt_rates_by_hand():
         policy = policy.open()
         policy.observe(window_result(slot_result("r0", [1], rows=0, drafts=(5, 6, 7))))
         policy.observe(window_result(slot_result("r0", [5, 9], rows=2)))
-        estimator = policy.run.estimator
+        estimator = policy.estimator
         assert estimator.survival(view(0))[0] == pytest.approx(expected)
 
 
@@ -107,7 +109,7 @@ def test_calibration_learns_that_confidence_is_upside_down():
             )
         )
     high, low = (
-        policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.9, 0.1)
+        policy.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.9, 0.1)
     )
     assert high < 0.2 < 0.8 < low
 
@@ -124,8 +126,7 @@ def test_useless_confidence_leaves_the_own_rate():
             )
         )
     high, low = (
-        policy.run.estimator.survival(view(0, held=1, confidence=(said,)))[0]
-        for said in (0.95, 0.3)
+        policy.estimator.survival(view(0, held=1, confidence=(said,)))[0] for said in (0.95, 0.3)
     )
     assert abs(high - low) < 0.15
     assert 0.4 < low < 0.75
@@ -171,13 +172,14 @@ def test_the_same_run_twice(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANNING)
 def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
-    """What is known of a request survives while others run, and dies with it; the configured object never learns."""
+    """What is known of a request survives while others run, and dies with it; the configured
+    object never learns."""
     policy = EVERY[name].open()
     for _ in range(30):
         policy.observe(
             window_result(slot_result("r0", [5], rows=2, drafts=(5, 5, 5), confidence=(0.9,) * 3))
         )
-    before = policy.run.estimator.survival(view(0)) if hasattr(policy, "run") else None
+    before = policy.estimator.survival(view(0)) if hasattr(policy, "estimator") else None
     for number in range(1000):
         request = f"other-{number}"
         policy.observe(window_result(slot_result(request, [1], rows=0, drafts=(2, 2, 2))))
@@ -185,19 +187,19 @@ def test_a_park_of_100_windows_and_1000_requests(name: str) -> None:
         policy.observe(window_result(slot_result(request, [1], rows=2, drafts=(2, 2, 2))))
         policy.release(request)
     if before is not None:
-        assert policy.run.estimator.survival(view(0)) == before
+        assert policy.estimator.survival(view(0)) == before
         assert policy.report()["requests_held"] == 1
-        assert len(policy.run.estimator.shadow) == 1
+        assert len(policy.estimator.shadow) == 1
         policy.release("r0")
         assert policy.report()["requests_held"] == 0
-        assert len(policy.run.estimator.shadow) == 0
+        assert len(policy.estimator.shadow) == 0
     assert EVERY[name].open().report() == EVERY[name].open().report()
 
 
 @pytest.mark.parametrize(("draft", "probed"), [(0.0001, [56, 88, 120]), (0.0008, [64, 104])])
 def test_a_probe_every_32_windows_or_for_at_most_a_300th_of_the_time(draft, probed):
-    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes. A probe of 3 * 0.8 ms beside windows of 20 ms
-    costs 12%: every 40 windows that is 0.3%."""
+    """Nothing pays here, so nothing is drafted but for the first 24 windows and probes. A probe
+    of 3 * 0.8 ms beside windows of 20 ms costs 12%: every 40 windows that is 0.3%."""
     player = Player(ShadowBeta(cost=LinearCost(base=0.0, row=0.02, draft=draft)))
     depths = []
     for _ in range(128):
@@ -211,13 +213,13 @@ def test_a_probe_every_32_windows_or_for_at_most_a_300th_of_the_time(draft, prob
 
 def test_nothing_is_drafted_where_anchors_fill_the_window():
     slots = [SlotView(slot, 3, 50, 10, 1000) for slot in range(8)]
-    assert ShadowBeta().decide(slots, rows=8, start=0).depth == 0
-    assert ShadowBeta().decide(slots, rows=16, start=0).depth == 3  # the first windows
+    assert ShadowBeta().open().decide(slots, rows=8, start=0).depth == 0
+    assert ShadowBeta().open().decide(slots, rows=16, start=0).depth == 3  # the first windows
 
 
 def test_depth_sees_a_staircase_as_it_is():
-    """One slot, windows padded to 4 or 8 rows: up to four rows cost the same, so deep drafts of little hope are worth their rows. On
-    the line through both ends of the stairs they are not."""
+    """One slot, windows padded to 4 or 8 rows: up to four rows cost the same, so deep drafts of
+    little hope are worth their rows. On the line through both ends of the stairs they are not."""
     line = LinearCost(base=1.0, row=0.25, draft=0.05)
     chosen = []
     for cost in (line, StaircaseCost(line, (4, 8))):
@@ -231,7 +233,8 @@ def test_depth_sees_a_staircase_as_it_is():
 
 
 def test_self_consistent_mu():
-    """The price of a second is of the plans' own costs: a believed cost off by any factor gives the same windows."""
+    """The price of a second is of the plans' own costs: a believed cost off by any factor gives
+    the same windows."""
     tapes, runs = texts("code", 2, 200, 3), []
     for factor in (1.0, 1.4):
         cost_model = LinearCost(base=0.02 * factor, row=0.005 * factor, draft=0.001 * factor)

@@ -48,7 +48,8 @@ def test_several_open_chains():
 
 
 def test_a_last_window_teaches_nothing():
-    """Y04: (drafted 3, matched 3, stop at token 2), (drafted 1, room 2), (drafted 3, cancelled, nothing committed)."""
+    """Y04: (drafted 3, matched 3, stop at token 2), (drafted 1, room 2), (drafted 3, cancelled,
+    nothing committed)."""
     assert verdicts(held((5, 6, 7)), [5, 6], rows=4, finish="stop") == []
     assert verdicts(held((5,)), [5, 6], rows=2, finish="length") == []
     shadow = held((5, 6, 7))

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtp.costs import Cost, LinearCost, PathCost, StaircaseCost, TableCost
-from mtp.policies.planned.window_plan import Candidate, CostTable, greedy, plan
+from mtp.policies.planned.candidate import Candidate
+from mtp.policies.planned.cost_table import CostTable
+from mtp.policies.planned.window_plan import greedy, plan
 
 SIZE_SETS = [
     (1, *more) for count in range(5) for more in itertools.combinations((2, 3, 4, 8), count)
@@ -152,12 +154,13 @@ def test_more_slots_than_rows(name: str) -> None:
 @pytest.mark.parametrize("sizes", SIZE_SETS, ids=str)
 def test_greedy_within_its_bound(sizes: tuple[int, ...]) -> None:
     draw = random.Random(str(sizes))
+    # prices that do not fall with rows and are the same for every slot
     for cost in (
         LINEAR,
         SLOTTED,
         STAIRS,
         TABLE,
-    ):  # prices that do not fall with rows and are the same for every slot
+    ):
         for _ in range(50):
             candidates, mu = (
                 random_asks(draw, draw.randint(1, 8), kv=False),
@@ -173,22 +176,22 @@ def test_by_hand() -> None:
     table = CostTable.of(LINEAR, 8, 0)
     two = [Candidate(0, 4, (0.9, 0.8, 0.7)), Candidate(1, 4, (0.6, 0.3, 0.1))]
     sizes = (1, 2, 4)
+    # a row costs 0.3 tokens: 0.6 pays, (0.3 + 0.1) / 2 does not
     assert plan(two, table, 60.0, rows=8, sizes=sizes) == {
         0: 4,
         1: 2,
-    }  # a row costs 0.3 tokens: 0.6 pays, (0.3 + 0.1) / 2 does not
+    }
+    # 0.65: only the first's drafts pay
     assert plan(two, table, 130.0, rows=8, sizes=sizes) == {
         0: 4,
         1: 1,
-    }  # 0.65: only the first's drafts pay
+    }
     assert plan(two, table, 190.0, rows=8, sizes=sizes) == {0: 1, 1: 1}
-    assert plan(two, table, 300.0, rows=8, sizes=sizes) == {
-        0: 1
-    }  # nothing pays, and yet a window is never empty
+    # nothing pays, and yet a window is never empty
+    assert plan(two, table, 300.0, rows=8, sizes=sizes) == {0: 1}
     eight = [Candidate(slot, 4, (0.99, 0.98, 0.97)) for slot in range(8)]
-    assert plan(eight, table, 60.0, rows=8, sizes=sizes) == dict.fromkeys(
-        range(8), 1
-    )  # real rows first
+    # real rows first
+    assert plan(eight, table, 60.0, rows=8, sizes=sizes) == dict.fromkeys(range(8), 1)
     assert plan([], table, 60.0, rows=8, sizes=sizes) == {}
 
 
@@ -202,12 +205,13 @@ def test_skip_cap() -> None:
     assert plan(candidates, table, 60.0, rows=4, sizes=(1, 2, 4)) == {0: 4}
     assert plan(candidates, table, 60.0, rows=4, sizes=(1, 2, 4), skip_cap=2)[2] == 1
     late = [Candidate(slot, 1, (), skips=2 + slot) for slot in range(6)]
+    # the most-skipped, while they fit
     assert set(plan(late, table, 60.0, rows=4, sizes=(1, 2, 4), skip_cap=2)) == {
         2,
         3,
         4,
         5,
-    }  # the most-skipped, while they fit
+    }
 
 
 def test_ties_go_around_with_the_rotation() -> None:
@@ -264,6 +268,5 @@ def best_time(cost: Cost, slots: int, sizes=(1, 2, 4)) -> float:
 @pytest.mark.parametrize(("slots", "most_us"), [(2, 25), (4, 25), (6, 25), (8, 25), (64, 150)])
 @pytest.mark.parametrize("name", ["linear", "stairs", "paths"])
 def test_speed(name: str, slots: int, most_us: float) -> None:
-    assert (
-        best_time(COSTS[name], slots) < 3 * most_us
-    )  # a factor for slow and busy machines; figures in docs/costs.md
+    # a factor for slow and busy machines; figures in docs/costs.md
+    assert best_time(COSTS[name], slots) < 3 * most_us
