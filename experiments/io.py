@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+
+from mtp.files import whole
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -23,17 +24,15 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """The file appears complete: written aside, then renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(content)
-    aside.replace(path)
+    with whole(path) as aside:
+        aside.write_bytes(content)
 
 
 def write_table(
     path: Path, columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]
 ) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    pl.DataFrame(columns, schema=schema).write_parquet(aside)
-    aside.replace(path)
+    with whole(path) as aside:
+        pl.DataFrame(columns, schema=schema).write_parquet(aside)
 
 
 def fingerprint(value: Any) -> str:
@@ -59,7 +58,7 @@ def git_commit() -> str | None:
             ["git", "rev-parse", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=True
         ).stdout.strip()
         dirty = subprocess.run(
-            ["git", "status", "--porcelain"],
+            ["git", "status", "--porcelain", "--untracked-files=no"],
             cwd=PROJECT,
             capture_output=True,
             text=True,

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from mtp.errors import print_error
-from mtp.executor import DevicePlanningExecutor, Executor, Outcome, check_fits
+from mtp.executor import Executor, Outcome, check_fits, device_planner
 from mtp.grants import Discipline, Everyone
 from mtp.layouts import Eager, Layout
-from mtp.policies import Deciding, Decision, Declining, Learning, Policy, SlotResult, WindowResult
+from mtp.policies import Deciding, Decision, Learning, Policy, SlotResult, WindowResult, declines_of
 from mtp.profiling import profiled
 from mtp.records import InFlight, Round, Step, round_of
 from mtp.request import Finish, Finished, Request, Stream
@@ -47,16 +47,12 @@ class Engine:
             raise ValueError(
                 f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})"
             )
-        self._device_planner = executor if isinstance(executor, DevicePlanningExecutor) else None
-        if (device := self._device_planner) and (device.policy, device.rows) != (policy, rows):
-            raise ValueError(
-                f"the device plans {device.rows} rows by {device.policy}, "
-                f"expected what is given: {rows} rows, {policy}"
-            )
+        self._device_planner = device_planner(executor, policy, rows)
         self.executor = executor
         self.rows = rows
         self.learning = policy.open() if isinstance(policy, Learning) else None
         self.policy: Deciding = self.learning or policy  # type: ignore[assignment]
+        self._declines = declines_of(self.policy)
         self.grants = (grants or Everyone()).open(slots)
         self.layout = layout or Eager(executor.now)
         self.prefill_chunk = prefill_chunk
@@ -151,11 +147,10 @@ class Engine:
         """Free grants go to the ring's next. A waiter gets its slot here; a cancelled one ends
         with what it has."""
         for request, stream, picked in self.scheduler.promoted(self._declines):
-            if picked == "cancelled":
-                if stream:
-                    self._end(stream, "cancelled")
-                else:
-                    self._file(request, None, "cancelled")
+            if picked == "cancelled" and stream:
+                self._end(stream, "cancelled")
+            elif picked == "cancelled":
+                self._file(request, None, "cancelled")
             elif stream is None:
                 self._seat(request)
 
@@ -200,7 +195,7 @@ class Engine:
             stream.position = end - 1
             result = SlotResult.of(stream, 0, outcome)
             self._observe((result,), 1, 0, depth, self.executor.now() - begin_s)
-            self._book(stream, outcome, stream.prefill_s)
+            self._book([(stream, outcome)], stream.prefill_s)
         end_s = self.executor.now()
         step = Step("prefill", end - begin, begin_s, end_s, speculative=schedule.speculative)
         self.steps.append(step)
@@ -247,8 +242,8 @@ class Engine:
             return None
         if decision is not None:
             self.scheduler.launched(schedule, decision.plan)
-        speculative = schedule.speculative
-        return InFlight(window, streams, depth, phases, speculative, begin_s, start_s)
+        turn = schedule.speculative
+        return InFlight(window, streams, depth, phases, turn, begin_s, start_s)
 
     # ---- book
 
@@ -286,7 +281,7 @@ class Engine:
             self.rounds.append(round_of(self.windows, stream, group, outcome, *times))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
-            self._book(stream, outcome, end_s - start_s)
+        self._book([(stream, outcome) for stream, _, outcome in live], end_s - start_s)
         self.windows += bool(live)
         self._collected_s = self.executor.now()
         times = begin_s, self._collected_s
@@ -299,35 +294,51 @@ class Engine:
         if self.learning:
             self.learning.observe(WindowResult(results, rows, padded, depth, seconds))
 
-    def _book(self, stream: Stream, outcome: Outcome, seconds: float) -> None:
-        """What was committed moves the stream: tokens, position and held drafts together. Then
-        the grants count the round."""
+    def _book(self, booked: Sequence[tuple[Stream, Outcome]], seconds: float) -> None:
+        """What was committed moves the streams of a step: tokens, position and held drafts
+        together. All are moved before any token is delivered, and rounds are counted and requests
+        end whatever the callback does: its exception ends the request it was called for, alone."""
+        elapsed_s = self.executor.now() - self.began_s
+        for stream, outcome in booked:
+            stream.commit(outcome.committed, elapsed_s)
+            stream.hold(outcome.held, outcome.confidence)
+        faults: dict[int, Exception] = {}
+        try:
+            for stream, outcome in booked:
+                if outcome.committed.tokens and self.on_tokens:
+                    try:
+                        self.on_tokens(stream.request.id, outcome.committed.tokens)
+                    except Exception as fault:
+                        faults[stream.slot] = fault
+        finally:
+            for stream, outcome in booked:
+                self._close_round(stream, outcome, seconds, faults.get(stream.slot))
+
+    def _close_round(
+        self, stream: Stream, outcome: Outcome, seconds: float, fault: Exception | None
+    ) -> None:
         committed, request_id = outcome.committed, stream.request.id
-        stream.commit(outcome.committed, self.executor.now() - self.began_s)
-        stream.hold(outcome.held, outcome.confidence)
-        if committed.tokens and self.on_tokens:
-            self.on_tokens(request_id, committed.tokens)
-        over = bool(committed.finish or outcome.speculation_disabled)
+        finish: Finish | None = "error" if fault else committed.finish
+        over = bool(finish or outcome.speculation_disabled)
         self.grants.round(request_id, committed.kept, seconds, over=over)
         if outcome.speculation_disabled:
             why = outcome.speculation_disabled
             print_error(f"request {request_id} continues with plain decoding: {why}")
             stream.speculation_disabled = why
             self.grants.decline(request_id)
-        if committed.finish:
-            if committed.finish == "error":
+        if fault:
+            self._fail([stream], fault, "on_tokens: ")
+        elif finish:
+            if finish == "error":
                 print_error(f"request {request_id}: {outcome.error}")
-            self._end(stream, committed.finish, outcome.error)
-
-    def _declines(self, request: Request) -> bool:
-        return isinstance(self.policy, Declining) and self.policy.declines(request)
+            self._end(stream, finish, outcome.error)
 
     # ---- ends
 
-    def _fail(self, streams: Iterable[Stream], fault: Exception) -> None:
-        """The step raised: its slots end with what they have, once; all others go on."""
+    def _fail(self, streams: Iterable[Stream], fault: Exception, what: str = "") -> None:
+        """It raised: these slots end with what they have, once; all others go on."""
         streams = [stream for stream in streams if self.streams.get(stream.slot) is stream]
-        message = f"{type(fault).__name__}: {fault}"
+        message = f"{what}{type(fault).__name__}: {fault}"
         names = ", ".join(stream.request.id for stream in streams)
         print_error(f"step failed for request {names}: {message}")
         traceback.print_exception(fault, file=sys.stderr)

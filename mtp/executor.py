@@ -40,6 +40,12 @@ def check_fits(request: Request, limits: Limits) -> None:
             f"request {request.id}: prompt token {wrong} is outside the vocabulary "
             f"(0 to {limits.vocab - 1})"
         )
+    for stop in sorted(request.stop_ids):
+        if not 0 <= stop < limits.vocab:
+            raise ValueError(
+                f"request {request.id}: stop id {stop} is outside the vocabulary "
+                f"(0 to {limits.vocab - 1})"
+            )
 
 
 @dataclass(frozen=True)
@@ -164,3 +170,16 @@ class DevicePlanningExecutor(Executor, Protocol):
         caps, by slot: 0 = not in it, 1 = its anchor only, None = as many rows as the policy likes.
         speculative: whose turn it is; the rotation of each kind of turn goes on where it was."""
         ...
+
+
+def device_planner(executor: Executor, policy: object, rows: int) -> DevicePlanningExecutor | None:
+    """The executor where its device plans. Raises ValueError where that is something else than the
+    engine is given."""
+    if not isinstance(executor, DevicePlanningExecutor):
+        return None
+    if (executor.policy, executor.rows) != (policy, rows):
+        raise ValueError(
+            f"the device plans {executor.rows} rows by {executor.policy}, "
+            f"expected what is given: {rows} rows, {policy}"
+        )
+    return executor

@@ -16,12 +16,12 @@ from statistics import median
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 
 from bench.decoding.alternating import Tokens
 from bench.decoding.runs import prompts
 from bench.rows import RESULTS
 from experiments.assets import MODELS
+from experiments.workloads.tokenizer import load_tokenizer
 from mtp.buckets import Buckets
 from mtp.drafters import load_qwen_mtp
 from mtp.engine import Engine
@@ -63,7 +63,7 @@ def measure(slots: int, context: int, new: int, pairs: int) -> dict[str, Any]:
         buckets=buckets,
         device=CPU,
     )
-    texts = prompts(Tokenizer.from_file(str(MODEL / "tokenizer.json")), "code", 32)[:slots]
+    texts = prompts(load_tokenizer(MODEL / "tokenizer.json"), "code", 32)[:slots]
     cache = LayoutCache(64, CpuGraphs(executor.dry_run), clock=time.thread_time)
     layouts: tuple[Layout, Layout] = (Eager(time.thread_time), Keyed("slots", cache))
     decode(executor, layouts[0], texts, new)  # first calls pay for what they load

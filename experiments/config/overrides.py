@@ -3,6 +3,7 @@ Hydra takes them apart."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import product
 
@@ -26,6 +27,7 @@ SHOWS = (
     "-sc",
     "--resolve",
 )
+NOT_DIGITS = re.compile(r"\+\d+|\d+(_\d+)+")
 # how a sweep is carried out, not what its jobs are
 OF_THE_SWEEP = (
     "launcher",
@@ -46,6 +48,14 @@ def shows(arguments: Sequence[str]) -> bool:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
+    for override in overrides:
+        key, _, given = override.partition("=")
+        for item in given.strip("[]").split(","):
+            if NOT_DIGITS.fullmatch(item):  # Hydra would read 8 and 80
+                raise BadInput(
+                    f"{key} is {item}, expected an integer as written in digits "
+                    f"(a text needs quotes: \"{key}='{item}'\")"
+                )
     try:
         return OverridesParser.create().parse_overrides(overrides=list(overrides))
     except HydraException as wrong:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Pla
     executor = plain_executor(setup, buckets=settings.buckets)
     for request in setup.requests:
         file = cache / "plain" / f"{_key(setup, request, weights)}.json"
-        if not file.exists():
+        kept = _kept(file)
+        if kept is None:
             engine = Engine(
                 executor,
                 slots=1,
@@ -57,9 +59,26 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Pla
                     f"the plain reference of request {request.id} failed: {done.error}"
                 )
             file.parent.mkdir(parents=True, exist_ok=True)
+            kept = Plain([*done.tokens], done.finish)
             write_json(file, {"tokens": done.tokens, "finish": done.finish})
-        tokens[request.id] = Plain(**json.loads(file.read_text()))
+        tokens[request.id] = kept
     return tokens
+
+
+def _kept(file: Path) -> Plain | None:
+    """What the cache holds; None where that is nothing, or nothing that can be used: it is computed
+    again then."""
+    if not file.exists():
+        return None
+    try:
+        kept = json.loads(file.read_text())
+        plain = Plain(**kept)
+        if not all(isinstance(token, int) for token in plain.tokens):
+            raise ValueError("its tokens are no integers")
+        return plain
+    except (OSError, ValueError, TypeError) as wrong:
+        print(f"warning: {file} cannot be used ({wrong}), it is computed again", file=sys.stderr)
+        return None
 
 
 def weights_fingerprint(folder: Path) -> str:

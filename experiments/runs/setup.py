@@ -18,6 +18,7 @@ from experiments.runs.loading import Loading
 from experiments.runs.spec import RunSpec
 from experiments.workloads.chat import chat_of
 from experiments.workloads.prompt_file import PromptFile
+from experiments.workloads.tokenizer import load_tokenizer
 from mtp.drafters.protocol import Drafter
 from mtp.policies import Record
 from mtp.request import Request
@@ -58,7 +59,7 @@ def setup(spec: RunSpec, config: DictConfig) -> Setup:
     if drafter is None and isinstance(spec.policy, Record):
         raise BadInput("drafter is none, expected one whose drafts policy=record can record")
     tokenizer_file = Path(path) / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(tokenizer_file)) if tokenizer_file.exists() else None
+    tokenizer = load_tokenizer(tokenizer_file) if tokenizer_file.exists() else None
 
     chat = chat_of(tokenizer_file.parent, spec.workload.chat)
 

@@ -16,6 +16,7 @@ from experiments.training.assistant import Assistant
 from experiments.training.gemma import GemmaModel, GemmaShape
 from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import TrainableFamily
+from experiments.workloads.tokenizer import load_tokenizer
 
 ASSISTANT = "assistant"  # its folder below the target's
 
@@ -150,7 +151,7 @@ def read_folder(
         missing, unexpected = net.load_state_dict(weights, strict=False)
         assert missing == ["lm_head.weight"], missing
         assert not unexpected, unexpected
-    return target.eval(), assistant.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return target.eval(), assistant.eval(), load_tokenizer(folder / "tokenizer.json")
 
 
 def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:

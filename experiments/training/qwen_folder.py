@@ -15,6 +15,8 @@ from experiments.training.model import QwenModel, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import TrainableFamily
+from experiments.workloads.tokenizer import load_tokenizer
+from mtp.files import whole
 
 
 def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
@@ -27,8 +29,8 @@ def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str
 def write_head(head: MtpHead, file: Path) -> None:
     """Aside, then renamed."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_file(head_tensors(head), file.with_suffix(".part"), metadata={"format": "pt"})
-    file.with_suffix(".part").replace(file)
+    with whole(file) as aside:
+        save_file(head_tensors(head), aside, metadata={"format": "pt"})
 
 
 def write_folder(
@@ -89,7 +91,7 @@ def read_folder(
             if name.startswith("mtp.")
         }
     )
-    return model.eval(), head.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return model.eval(), head.eval(), load_tokenizer(folder / "tokenizer.json")
 
 
 def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:

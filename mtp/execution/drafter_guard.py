@@ -34,6 +34,7 @@ class DrafterGuard(Generic[D]):
         self.reloads = 0
         self._reload = reload
         self._expected = drafter is not None
+        self._fault = "there is none"  # what the drafter was lost to
         self._in_use: set[int] = set()
         self._reloaded: set[int] = set()  # slots that have lived through a reload
         self._reported: set[int] = set()
@@ -44,7 +45,7 @@ class DrafterGuard(Generic[D]):
         self.release(slot)
         self._in_use.add(slot)
         if self._expected and self.drafter is None:
-            self._replace("there is none")
+            self._replace(self._fault)
         self.call(lambda drafter: drafter.clear(slot), slot=slot)
 
     def release(self, slot: int) -> None:
@@ -86,7 +87,7 @@ class DrafterGuard(Generic[D]):
         return not self._in_use <= self.ended.keys()
 
     def _replace(self, reason: str) -> None:
-        self.drafter = None
+        self.drafter, self._fault = None, reason
         self.reloads += 1
         print_error(f"the drafter failed: {reason}")
         self._end(self._in_use & self._reloaded, f"the drafter failed a second time: {reason}")

@@ -242,6 +242,7 @@ class ModelExecutor:
             )
             if advanced is not None:
                 room, (drafts, confidence, counts) = advanced
+                counts = torch.minimum(counts, self._leading_tokens(drafts))
                 held = (
                     torch.where((finish == RUNNING) & (kept > 0), torch.minimum(counts, room), 0)
                     * b.draftable
@@ -251,6 +252,11 @@ class ModelExecutor:
                 b.held.zero_()
                 self._hold_none_where_ended()
         return held, drafts, confidence
+
+    def _leading_tokens(self, drafts: Tensor) -> Tensor:
+        """How many drafts come before the first that is no token of the target: [slots] int32."""
+        known = (drafts >= 0) & (drafts < self.limits.vocab)
+        return known.int().cumprod(1).sum(1, dtype=torch.int32)
 
     def _hold_none_where_ended(self) -> None:
         for slot in self.drafting.ended:

@@ -24,6 +24,7 @@ from mtp.policies.protocol import (
     Policy,
     SlotResult,
     WindowResult,
+    declines_of,
 )
 from mtp.policies.record import Record
 from mtp.policies.rotate_anchors_first import RotateAnchorsFirst
@@ -58,4 +59,5 @@ __all__ = [
     "SurvivalTopk",
     "TapeOracle",
     "WindowResult",
+    "declines_of",
 ]

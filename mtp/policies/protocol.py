@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -82,6 +82,11 @@ class Declining(Protocol):
     def declines(self, request: Request) -> bool:
         """True: the request decodes plainly for good."""
         ...
+
+
+def declines_of(policy: object) -> Callable[[Request], bool]:
+    """Whether it declines a request: never, where it has no say in that."""
+    return policy.declines if isinstance(policy, Declining) else lambda request: False
 
 
 class LivePolicy(Deciding, Protocol):

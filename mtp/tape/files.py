@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mtp.files import whole
 from mtp.tape.columns import Columns
 
 
@@ -21,9 +22,8 @@ def write_columns(path: str | Path, tapes: Mapping[str, Columns]) -> None:
         raise ValueError("there is no tape to write, expected at least one")
     several = [_frame(pl, name, tape) for name, tape in tapes.items()]
     file = Path(path)
-    aside = file.with_name(f".{file.name}.part")
-    pl.concat(several, how="diagonal").write_parquet(aside)
-    aside.replace(file)
+    with whole(file) as aside:
+        pl.concat(several, how="diagonal").write_parquet(aside)
 
 
 def read_columns(path: str | Path) -> dict[str, Columns]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from experiments.config.checks import BadInput
@@ -28,6 +27,7 @@ from experiments.training.drafters.store import Store
 from experiments.training.drafters.texts import Cut, Prompt, prompts, read
 from experiments.training.progress import Progress
 from experiments.workloads.chat import chat_of
+from experiments.workloads.tokenizer import load_tokenizer
 from mtp.drafters.sidecar import about_target
 from mtp.targets import load_target
 from mtp.targets.loading.checkpoint import Checkpoint
@@ -55,7 +55,7 @@ class Session:
         self.style = style_of(self.checkpoint, recipe)
         torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
-        self.tokenizer = Tokenizer.from_file(str(self.checkpoint.tokenizer))
+        self.tokenizer = load_tokenizer(self.checkpoint.tokenizer)
         self.target = load_target(
             path, slots=recipe.slots, context=recipe.length + 1, dtype=dtype, rows=recipe.slots
         )

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mtp.drafters.sidecar import about_target
+from mtp.files import whole
 from mtp.targets.loading.checkpoint import Checkpoint
 
 WEIGHTS = "model.safetensors"
@@ -46,5 +47,5 @@ def write_head(head: nn.Module, file: Path) -> None:
         f"mtp.{name}": tensor.detach().to(torch.bfloat16).contiguous()
         for name, tensor in head.state_dict().items()
     }
-    save_file(tensors, file.with_suffix(".part"), metadata={"format": "pt"})
-    file.with_suffix(".part").replace(file)
+    with whole(file) as aside:
+        save_file(tensors, aside, metadata={"format": "pt"})

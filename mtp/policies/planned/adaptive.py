@@ -77,7 +77,7 @@ class Adaptive(PlannedPolicy):
     step: float = 0.25  # AdaGrad's learning rate
     # weight of the confidence before any verdict, in logits per standard deviation
     trust: float = 0.3
-    refit: bool = True  # correct the cost model by measured windows; off: it is fixed
+    refit: bool = False  # correct the cost model by measured windows: two runs then plan apart
     cost_forget: float = 0.995  # how fast older windows count less there
 
     def __post_init__(self) -> None:

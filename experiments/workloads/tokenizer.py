@@ -1,0 +1,23 @@
+"""One way to load a tokenizer: as transformers reads the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Truncation and padding that the file stores are not applied: prompts are what they are.
+
+    Raises ValueError, in one line, where the file is no tokenizer.
+    """
+    if path.stat().st_size < 1024 and path.read_bytes().startswith(b"version https://git-lfs"):
+        raise ValueError(f"{path} is a Git LFS pointer, expected the file itself: git lfs pull")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as wrong:  # the library raises plain Exception
+        raise ValueError(f"{path} cannot be read: {' '.join(str(wrong).split())}") from wrong
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,22 @@
+"""Files that appear complete or not at all, on folders that several machines may share."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """The place to write to, beside `path`: it is renamed when all went well and removed when not.
+    Its name is random, because process ids repeat among hosts and containers."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield aside
+        aside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
