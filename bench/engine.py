@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.decoding.alternating import product
-from bench.decoding.comparisons import Comparison, against, decode_row, figures, speculation
+from bench.decoding.comparisons import Comparison, against, decode_row, speculation, stats
 from bench.decoding.rows_to_time import line_of, lines
 from bench.decoding.runs import LoadedModel, Text, load, steady_prompts
 from bench.decoding.transformers_peer import assistance, load_transformers
@@ -188,7 +188,7 @@ class Bench:
                 | {
                     "implementation": "plain, beside transformers",
                     "best": name,
-                    "product": figures(whole),
+                    "product": stats(whole),
                 }
             )
             self.keep(decode_row("transformers", plain.shape, plain.pairs.first_s))

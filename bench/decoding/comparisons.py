@@ -44,7 +44,7 @@ class Comparison:
         return (
             decode_row(self.second, self.shape, self.pairs.second_s)
             | {"to": self.first, "tokens": self.said}
-            | figures(self.ratio)
+            | stats(self.ratio)
         )
 
     def cells(self) -> str:
@@ -66,7 +66,7 @@ def decode_row(implementation: str, shape: dict[str, Any], seconds: Sequence[flo
     )
 
 
-def figures(ratio: MedianRatio | None) -> Row:
+def stats(ratio: MedianRatio | None) -> Row:
     return (
         {"ratio": None}
         if ratio is None

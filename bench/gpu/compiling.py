@@ -227,12 +227,12 @@ def compiled(run: Callable[[], Any], architecture: int | str) -> dict[str, Any]:
         run()
     return {
         "architecture": architecture,
-        "launches": [figures(launch) for launch in driver.launches],
+        "launches": [stats(launch) for launch in driver.launches],
         "operations": beside.names,
     }
 
 
-def figures(launch: Launch) -> dict[str, Any]:
+def stats(launch: Launch) -> dict[str, Any]:
     """registers a thread, instructions, spills to memory (NVIDIA: instructions, AMD: registers),
     stack and shared memory in bytes."""
     if "cubin" in launch.files:

@@ -193,5 +193,5 @@ def _metrics(
             (step.phases for step in windows),
             decode_s=decode_s,
         ),
-        "parity": parity.figures(),
+        "parity": parity.stats(),
     }

@@ -49,7 +49,7 @@ class Parity:
     def exact(self) -> bool:
         return self.label == "exact"
 
-    def figures(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """The `parity` of metrics.json."""
         return {**vars(self), "exact": self.exact}
 

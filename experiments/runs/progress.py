@@ -53,7 +53,7 @@ class ProgressLine:
         now = perf_counter()
         if now < self._next:
             return
-        figures = self.figures(now - self._began)
+        figures = self.stats(now - self._began)
         if self._console.is_terminal:
             self._next = now + LIVE_S
             self._live.update(self._task, completed=self._tokens, figures=figures)
@@ -61,7 +61,7 @@ class ProgressLine:
             self._next = now + PLAIN_S
             self._console.print(Text(f"{self._label}: {figures}"), soft_wrap=True)
 
-    def figures(self, seconds: float) -> str:
+    def stats(self, seconds: float) -> str:
         """Windows; speed, on the engine's own clock (on tapes a virtual one); acceptance length;
         time left if every request takes all it may. seconds: since the beginning."""
         fresh = self._engine.rounds[self._rounds :]

@@ -10,7 +10,7 @@ import pytest
 from tests.support import ROOT
 
 
-def interpret(*seeds: int, program: str = "interpret") -> None:
+def interpret(*seeds: int | str, program: str = "interpret") -> None:
     command = [
         sys.executable,
         "-W",
@@ -24,7 +24,7 @@ def interpret(*seeds: int, program: str = "interpret") -> None:
 
 
 def test_every_line_runs_and_every_result_is_the_twins():
-    interpret(5)
+    interpret(5, "plan=10")  # one window of each policy, with bans, stops and proposals
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Every kernel against its twin in Triton's interpreter, and which of the kernels' lines ran. A
 program of its own, because TRITON_INTERPRET must be set before Triton is first imported.
-Arguments: seeds of windows. Prints the lines that did not run."""
+Arguments: seeds of windows;
+plan=SEED: of a window that is only planned. Prints the lines that did not run."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import torch
 import triton_kernels
 from bench.inputs.mixers import MAKERS, attention_data
 from bench.inputs.windows import random_window
-from tests.support.kernels.checks import CHECKS, poisoned_empty
+from tests.support.kernels.checks import CHECKS, check_advance, poisoned_empty
 from tests.support.kernels.dot import sum_in_order
 from triton_kernels import split_attention
 
@@ -65,12 +66,16 @@ def main() -> int:
         ran[name.name].add(frame.f_lineno)
         return trace
 
+    seeds = [int(text) for text in sys.argv[1:] if not text.startswith("plan=")]
+    plans = [int(text[5:]) for text in sys.argv[1:] if text.startswith("plan=")]
     sys.settrace(trace)
     with mock.patch("torch.empty", poisoned_empty):
         CHECKS["argmax"](random_window(1, slots=2, bucket=2, vocab=9000))
-        for seed in map(int, sys.argv[1:]):
+        for seed in seeds:
             for check in (CHECKS[name] for name in ("argmax", "pack", "accept", "advance")):
                 check(random_window(seed, slots=3, bucket=4, depth=3))
+        for seed in plans:
+            check_advance(random_window(seed, slots=3, bucket=4, depth=3), stages=("plan",))
         CHECKS["gated_delta"](MAKERS["gated_delta"](0, shape=(1, 1, 5, 3), starts=[0, 0, 1, 3]))
         CHECKS["causal_conv"](MAKERS["causal_conv"](1, shape=(2, 1)))
         split_attention.SPLIT = 64
@@ -79,7 +84,7 @@ def main() -> int:
             attention_data(1, lengths=[80, 0], sizes=[3, 1], shape=(2, 1, 8), **options)
         )
         sys.settrace(None)
-        for seed in map(int, sys.argv[1:]):
+        for seed in seeds:
             for name in ("gated_delta", "causal_conv"):
                 CHECKS[name](MAKERS[name](seed))
             CHECKS["attention"](MAKERS["attention"](seed, most=150))
