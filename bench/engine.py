@@ -93,7 +93,7 @@ class Bench:
         return int(any(one.ratio is None for one in compared))
 
     def windows(self, model: LoadedModel) -> Cost:
-        """The cost table; what policies believe is the line of the first context."""
+        """The cost table; policies plan with the line of the first context."""
         costs = []
         for context in self.options.contexts:
             found = windows(model, context=context, seconds=self.options.seconds, passes=40)

@@ -8,12 +8,7 @@ from typing import Any
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
     """name: the full key, as in a config. Raises ValueError."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < least
-        or (most is not None and value > most)
-    ):
+    if not is_integer(value) or value < least or (most is not None and value > most):
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
         raise ValueError(f"{name} is {value!r}, expected an integer, {allowed}")
 
@@ -30,6 +25,11 @@ def check_number(
     if not is_number(value) or not least <= value <= most:
         allowed = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
         raise ValueError(f"{name} is {value!r}, expected {what + ', ' if what else ''}{allowed}")
+
+
+def is_integer(value: Any) -> bool:
+    """A bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:

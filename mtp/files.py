@@ -20,3 +20,12 @@ def whole(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether a clone left a Git LFS pointer where the file should be."""
+    try:
+        with path.open("rb") as file:
+            return file.read(30).startswith(b"version https://git-lfs")
+    except OSError:
+        return False

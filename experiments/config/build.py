@@ -79,6 +79,11 @@ def folder(key: str, node: DictConfig) -> str:
     if not Path(path).is_dir():
         if how := how_to_get(Path(path)):
             raise BadInput(how)
+        if path.endswith(".gguf"):
+            raise BadInput(
+                f"{key} is {node.path}, a GGUF file, expected a checkpoint folder with safetensors "
+                "(make weights converts the packages it knows)"
+            )
         raise BadInput(f"{key} is {node.path}, expected an existing checkpoint folder")
     return path
 

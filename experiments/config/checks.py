@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
+
+from mtp.checks import is_integer, is_number
 
 
 class BadInput(ValueError):
@@ -14,24 +15,14 @@ class BadInput(ValueError):
 
 def integer(key: str, value: Any, least: int, most: int | None = None) -> int:
     """An integer as written in digits; bools, floats and strings are refused."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < least
-        or (most is not None and value > most)
-    ):
+    if not is_integer(value) or value < least or (most is not None and value > most):
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
         raise BadInput(f"{key} is {_shown(value)}, expected an integer, {allowed}")
     return value
 
 
 def number(key: str, value: Any, least: float) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or value < least
-    ):
+    if not is_number(value) or value < least:
         raise BadInput(f"{key} is {_shown(value)}, expected a finite number, at least {least:g}")
     return float(value)
 

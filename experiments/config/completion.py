@@ -25,7 +25,7 @@ def complete(job: Callable[[], object], arguments: Sequence[str]) -> None:
     """job: Hydra's main function, which answers."""
     line = os.environ.get("COMP_LINE", "")
     os.environ["COMP_LINE"] = line.replace(MODULE, "experiments/run.py", 1)
-    said = io.StringIO()
-    with redirect_stdout(said):
+    answer = io.StringIO()
+    with redirect_stdout(answer):
         job()
-    print(PART.sub("", said.getvalue().replace(HYDRAS, OURS)), end="")
+    print(PART.sub("", answer.getvalue().replace(HYDRAS, OURS)), end="")

@@ -18,11 +18,13 @@ import yaml
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.assets import ASSETS
+from experiments.assets import MODELS, PROMPTS, TAPES
 from experiments.io import PROJECT, fingerprint
 
 ASIDE = {"launcher", "resume", "report", "cache_dir"}  # no result depends on them
 NAME = "_name_"  # the key of a stable name
+# folders that ship, by the name they stand under
+SHIPPED = {"shipped": MODELS, "prompts": PROMPTS, "tapes": TAPES}
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def _stable(value: Any) -> Any:
     if isinstance(value, list):
         return [_stable(item) for item in value]
     if isinstance(value, str):
-        return value.replace(f"{ASSETS.relative_to(PROJECT)}/", "shipped:")
+        return _shipped(value)
     if not isinstance(value, dict):
         return value
     rest = {name: _stable(item) for name, item in value.items() if name not in (NAME, "_target_")}
@@ -58,6 +60,14 @@ def _stable(value: Any) -> Any:
         return rest
     name, target = str(value.get(NAME)), value["_target_"]
     return rest | {"_target_": name if shipped_names().get(name) == target else _content(target)}
+
+
+def _shipped(text: str) -> str:
+    """A path of what ships by the name of its folder: `shipped:tiny_qwen`, `prompts:code.jsonl`."""
+    for name, folder in SHIPPED.items():
+        if (path := PROJECT / text).is_relative_to(folder):
+            return f"{name}:{path.relative_to(folder)}"
+    return text
 
 
 def _content(target: str) -> str:

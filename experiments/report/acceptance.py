@@ -63,7 +63,7 @@ def before_loops(run: Run) -> pl.DataFrame | None:
 
 
 def acceptance_of(runs: Sequence[Run]) -> Acceptance:
-    """Over all rounds of the runs together. Rounds that committed nothing have no say."""
+    """Over all rounds of the runs together. Rounds that committed nothing do not count."""
     tables = [
         table.select("drafted", "accepted", "committed", "finish")
         for run in runs

@@ -39,8 +39,8 @@ def write(
     write_whole(out / "report.md", text(report, drawn).encode())
     write_whole(out / "index.html", html(report, drawn).encode())
     count = sum(bool(one.panels) for one in drawn)
-    said = (
+    summary = (
         f"{len(report.runs)} runs, {len(report.rows)} arms, {len(report.failed)} not whole, "
         f"{len(report.missing)} not run, {count} plots"
     )
-    return f"{said}: {out / 'index.html'}"
+    return f"{summary}: {out / 'index.html'}"

@@ -1,5 +1,5 @@
-"""Runs as their files tell them. A run is found by its saved config, never by its path; what is
-missing or broken is said."""
+"""Runs, read from their files. A run is found by its saved config, never by its path; what is
+missing or broken is reported."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) ->
 
 
 def brings_tapes(config: DictConfig) -> bool:
-    """Whether the workload says that it needs no model. What is wrong with it is said when it is
-    built."""
+    """Whether the workload says that it needs no model. What is wrong with it is reported when it
+    is built."""
     try:
         return bool(getattr(get_object(config.workload._target_), "on_tapes", False))
     except Exception:

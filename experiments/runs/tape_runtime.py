@@ -1,4 +1,4 @@
-"""A run on tapes: no model, a virtual clock, what a step costs is told by a cost model."""
+"""A run on tapes: no model, a virtual clock, a cost model gives what a step costs."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def tapes_of(cell: Cell, requests: int, tokens: int) -> Mapping[str, Tape]:
 
 
 def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
-    """From configs/policy, with the cell's sizes, buckets and believed cost. None: it cannot be
+    """From configs/policy, with the cell's sizes, buckets and estimated cost. None: it cannot be
     in this cell. `static_K`: static_k with k = K."""
     name, _, k = arm.rpartition("_") if arm[-1].isdigit() else (arm, "", "")
     if (k and int(k) + 1 not in cell.sizes) or (arm == "oracle_p" and cell.family == "tape"):

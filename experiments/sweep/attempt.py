@@ -55,12 +55,12 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
                 start_new_session=True,  # Ctrl-C is the sweep's: a job that it ends has not failed
             ).wait()
         if folder.status(job) is None:
-            said = (target / LOG).read_text(encoding="utf-8", errors="replace")[-SHOWN:].strip()
+            output = (target / LOG).read_text(encoding="utf-8", errors="replace")[-SHOWN:].strip()
             write_json(
                 target / "status.json",
                 {
                     "state": "failed",
-                    "error": f"{said}\n{_ended(code)}".strip(),
+                    "error": f"{output}\n{_ended(code)}".strip(),
                     "fingerprint": job.fingerprint,
                 },
             )

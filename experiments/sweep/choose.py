@@ -73,7 +73,7 @@ def repeated(arguments: Sequence[str]) -> list[str]:
 
 
 def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[str]]:
-    """The same jobs, perhaps with configs that have changed since: those are done anew."""
+    """The same jobs, perhaps with configs that have changed since: those run again."""
     last = _read(path, key)
     if [job.name for job in last.jobs] != [job.name for job in fresh.jobs]:
         raise BadInput(

@@ -45,7 +45,7 @@ def with_arrivals(
     priorities: list[int] | None,
     seed: int,
 ) -> list[Request]:
-    """priorities: gone round in the order of the requests, None = each one's own; the rest: see
+    """priorities: given in turn to the requests, None = each one's own; the rest: see
     `arrival_times`."""
     if priorities is not None:
         requests = [

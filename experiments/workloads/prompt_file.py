@@ -42,8 +42,8 @@ class PromptFile:
     """A JSONL file, one request per line; requests: how many lines are taken from its top, None =
     all.
 
-    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: gone round in
-    the order of the lines, None = each line's own."""
+    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: given in turn to
+    the lines, None = each line's own."""
 
     path: str
     requests: int | None = None

@@ -6,13 +6,15 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from mtp.files import is_lfs_pointer
+
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Truncation and padding that the file stores are not applied: prompts are what they are.
 
     Raises ValueError, in one line, where the file is no tokenizer.
     """
-    if path.stat().st_size < 1024 and path.read_bytes().startswith(b"version https://git-lfs"):
+    if is_lfs_pointer(path):
         raise ValueError(f"{path} is a Git LFS pointer, expected the file itself: git lfs pull")
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -41,6 +41,7 @@ def check_qwen_mtp(
         raise ValueError(
             f"checkpoint {checkpoint.path} has no MTP head, "
             "expected tensors mtp.*, or drafter=prompt_lookup or none"
+            + (f"; its index leaves out {', '.join(left)}" if (left := checkpoint.left_out) else "")
         )
     config, targets = head_config(checkpoint), text_config(target)
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):

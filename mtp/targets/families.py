@@ -41,8 +41,15 @@ def family_of(checkpoint: Checkpoint) -> Family:
 
 def text_config(checkpoint: Checkpoint) -> TextConfig:
     """Raises ValueError, one line, for an architecture or settings that are not supported."""
-    family = family_of(checkpoint)
+    family, config = family_of(checkpoint), checkpoint.config
     try:
-        return family.read(checkpoint.config)
+        if config.get("quantization_config"):
+            raise ValueError("quantization_config is set, expected weights that are not quantised")
+        if config.get("rope_scaling") and config.get("rope_parameters"):
+            raise ValueError(
+                "rope_scaling and rope_parameters are both set, expected one of them "
+                "(transformers follows rope_scaling)"
+            )
+        return family.read(config)
     except ValueError as error:
         raise ValueError(f"checkpoint {checkpoint.path}: {error}") from error

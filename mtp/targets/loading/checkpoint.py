@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from mtp.files import is_lfs_pointer
 from mtp.targets.loading.config import part_in
 from mtp.targets.loading.weights import STORED_AS, Progress, Stored, Weights, stored_in
 
@@ -22,6 +23,7 @@ OTHER_PARTS = tuple(
     for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio")
 )
 OTHER_PARTS += ("model.multi_modal_projector.",)
+OTHER_WEIGHTS = (".bin", ".gguf", ".pt", ".pth")
 
 
 class Checkpoint:
@@ -31,6 +33,7 @@ class Checkpoint:
 
     config: the text model's settings, a multimodal config's outer ones filling what it leaves out
     tokenizer: path of tokenizer.json, None without one
+    left_out: weight files of the folder that its index does not list
 
     Raises ValueError, one line: a missing path or config, broken files, a tensor stored twice.
     """
@@ -150,15 +153,20 @@ class Checkpoint:
             files = sorted(file.name for file in self.path.glob("*.safetensors"))
         else:
             files = sorted(set(self._part(index, "weight_map").values()))
+        self.left_out = sorted({file.name for file in self.path.glob("*.safetensors")} - {*files})
         if not files:
-            raise ValueError(f"checkpoint {self.path}: no safetensors file")
+            others = sorted(f.name for f in self.path.iterdir() if f.suffix in OTHER_WEIGHTS)
+            instead = f" but {', '.join(others)}, which are not read" if others else ""
+            raise ValueError(f"checkpoint {self.path}: no safetensors file{instead}")
         found: dict[str, Stored] = {}
         doubled: list[str] = []
         for file in files:
             try:
                 held = stored_in(self.path / file)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"checkpoint {self.path}: cannot read {file}: {error}") from error
+                pointer = "it is a Git LFS pointer, fetch the file: git lfs pull"
+                why = pointer if is_lfs_pointer(self.path / file) else error
+                raise ValueError(f"checkpoint {self.path}: cannot read {file}: {why}") from error
             for stored, one in sorted(held.items()):
                 name = our_name(stored)
                 if name is None:

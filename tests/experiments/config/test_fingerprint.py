@@ -60,9 +60,18 @@ def test_another_class_with_the_same_fields_is_another_job():
     assert of("policy=rotate_grow") != of("policy=rotate_anchors_first")
 
 
-def test_a_shipped_model_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch):
-    one = fingerprint._stable(fingerprint._portable({"path": f"{PROJECT}/experiments/assets/x"}))
-    assert one == {"path": "shipped:x"}
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("shipped", ["workload=code", "target=tiny_qwen"]), ("prompts", ["workload=code"])],
+)
+def test_moved_data_that_ships_keeps_the_fingerprint(
+    name: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = of(*options)
+    monkeypatch.setattr(resolvers, {"shipped": "MODELS", "prompts": "PROMPTS"}[name], tmp_path)
+    assert of(*options) != before
+    monkeypatch.setitem(fingerprint.SHIPPED, name, tmp_path)
+    assert of(*options) == before
 
 
 def test_an_own_policy_is_known_by_its_class_and_file(

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from mtp.drafters import check_qwen_mtp
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from mtp.targets.loading.checkpoint import Checkpoint, unite_stop_ids
@@ -386,3 +387,46 @@ def test_experts_that_do_not_fit_their_config(tmp_path: Path, change: dict[str, 
     folder = write_qwen3_5_moe(tmp_path)
     configure(folder, lambda config: config | change)
     assert named in refusal(folder)
+
+
+def change_config(folder: Path, **values: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_F22_quantised_weights_are_refused_by_their_key(folder: Path):
+    change_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+    assert "quantization_config is set" in refusal(folder)
+
+
+def test_F21_two_rotary_blocks_are_refused_by_name(folder: Path):
+    change_config(
+        folder,
+        rope_scaling={"rope_type": "linear", "factor": 4.0},
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+    )
+    assert "rope_scaling and rope_parameters are both set" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["model-q4.gguf", "pytorch_model.bin"])
+def test_F24_weights_that_are_not_read_are_named(folder: Path, name: str):
+    (folder / "model.safetensors").rename(folder / name)
+    assert f"no safetensors file but {name}, which are not read" in refusal(folder)
+
+
+def test_N19_a_git_lfs_pointer_is_named_as_one(folder: Path):
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "cannot read model.safetensors: it is a Git LFS pointer" in refusal(folder)
+
+
+def test_F23_a_head_that_the_index_leaves_out_is_named(folder: Path):
+    tensors = load_file(folder / "model.safetensors")
+    head = {name: tensor for name, tensor in tensors.items() if name.startswith("mtp.")}
+    body = {name: tensor for name, tensor in tensors.items() if name not in head}
+    save_file(body, folder / "model-00001-of-00001.safetensors", metadata={"format": "pt"})
+    save_file(head, folder / "mtp.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").unlink()
+    weight_map = dict.fromkeys(body, "model-00001-of-00001.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(ValueError, match=r"has no MTP head.*leaves out mtp\.safetensors"):
+        check_qwen_mtp(folder, Checkpoint(folder))
