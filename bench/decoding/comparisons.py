@@ -21,13 +21,13 @@ PLAIN = StaticK(0, (1,))
 
 @dataclass(frozen=True)
 class Comparison:
-    """shape: target, workload, requests, rows; said: of the tokens, see `verdict`."""
+    """Two ways to the same tokens, timed in turns."""
 
-    shape: dict[str, Any]
+    shape: dict[str, Any]  # target, workload, requests, rows
     first: str
     second: str
     pairs: Pairs
-    said: str
+    said: str  # of the tokens, see `verdict`
 
     @property
     def ratio(self) -> MedianRatio | None:

@@ -40,13 +40,12 @@ Generate = Callable[[int], Tokens]  # so many new tokens of every request
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """made: loaded with one slot a request; folder: of the target's checkpoint; drafter: its
-    folder, where it has one."""
+    """A target with its drafter."""
 
     name: str
-    made: Setup
-    folder: Path
-    drafter: Path | None
+    made: Setup  # loaded with one slot for each request
+    folder: Path  # of the target's checkpoint
+    drafter: Path | None  # its folder, where it has one
 
     @property
     def dtype(self) -> str:

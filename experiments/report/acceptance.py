@@ -34,12 +34,11 @@ class Position:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """length: 1 + accepted / rounds; rate: accepted / drafted; rounds: that committed and began
-    before their text looped."""
+    """How many drafts were accepted, in rounds that began before their text looped."""
 
-    length: float | None
-    rate: float | None
-    rounds: int
+    length: float | None  # 1 + accepted / rounds
+    rate: float | None  # accepted / drafted
+    rounds: int  # those that committed
     positions: tuple[Position, ...]
 
 

@@ -30,11 +30,11 @@ WORST = ("invalid", "unchecked", "numerically equal", "exact")
 
 @dataclass(frozen=True)
 class Arm:
-    """values: of the keys that vary, as text; runs: in order of seed and run id."""
+    """Runs that differ in nothing but their seed."""
 
     label: str
-    values: dict[str, str]
-    runs: tuple[Run, ...]
+    values: dict[str, str]  # of the keys that vary, as text
+    runs: tuple[Run, ...]  # in order of seed and run id
 
     @property
     def evidence(self) -> str:

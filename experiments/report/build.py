@@ -24,23 +24,23 @@ from experiments.report.runs import Run, find_runs, first_line
 
 @dataclass(frozen=True)
 class Drawn:
-    """panels: none where the plot does not apply, for the `reason`."""
+    """A plot as drawn for a report."""
 
     plot: Plot
-    panels: Sequence[Panel]
-    reason: str | None
+    panels: Sequence[Panel]  # none where the plot does not apply
+    reason: str | None  # why it does not
 
 
 @dataclass(frozen=True)
 class Report:
-    """missing: overrides of jobs that never ran; command: makes this report again."""
+    """A report's contents."""
 
     folder: Path
     runs: Sequence[Run]
     rows: Sequence[ReportRow]
-    missing: Sequence[str]
+    missing: Sequence[str]  # overrides of jobs that never ran
     notes: Sequence[str]
-    command: str
+    command: str  # builds this report again
 
     @property
     def failed(self) -> list[Run]:

@@ -11,12 +11,12 @@ from experiments.report.statistics import RunRatio
 
 @dataclass(frozen=True)
 class Column:
-    """cell: text of a row; value: what the column sorts by."""
+    """A column of the report's table."""
 
     name: str
     help: str
-    cell: Callable[[ReportRow], str]
-    value: Callable[[ReportRow], float | str | None]
+    cell: Callable[[ReportRow], str]  # the text in a row
+    value: Callable[[ReportRow], float | str | None]  # what the column sorts by
 
 
 def number(value: float | None, form: str) -> str:

@@ -15,25 +15,22 @@ from mtp.metrics import rate
 
 @dataclass(frozen=True)
 class ReportRow:
-    """against: the baseline's label; rank: 1 = fastest of those with the same baseline, None:
-    does not rank; over_plain: against plain decoding timed in the same job; wasted: share of
-    verified rows, padding included, that were not kept. Times in ms; latencies are medians over
-    the arm's runs."""
+    """An arm's figures. Times in ms; latencies are medians over the arm's runs."""
 
     arm: Arm
     tokens_per_s: float | None
-    against: str | None
+    against: str | None  # the baseline's label
     ratio: RunRatio | None
-    over_plain: float | None
+    over_plain: float | None  # speed over plain decoding timed in the same job
     acceptance: Acceptance
     novel: float | None
     repetition: float | None
-    wasted: float | None
+    wasted: float | None  # share of verified rows, padding included, that were not kept
     captures: int
     hit_rate: float | None
     ttft: tuple[float | None, float | None]
     itl: tuple[float | None, float | None]
-    rank: int | None = None
+    rank: int | None = None  # 1: fastest of those with the same baseline; None: does not rank
 
     @property
     def is_baseline(self) -> bool:

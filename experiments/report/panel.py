@@ -31,7 +31,7 @@ class MixedEvidence(ValueError):
 
 @dataclass(frozen=True)
 class Line:
-    """arm: whose it is, for the page's filter."""
+    """A line through points."""
 
     name: str
     x: Sequence[Place]
@@ -39,22 +39,22 @@ class Line:
     colour: int = 0
     dashed: bool = False
     dots: bool = True
-    arm: str = ""
+    arm: str = ""  # the arm it belongs to, for the page's filter
     hover: Sequence[str] = ()
     legend: bool = True
 
 
 @dataclass(frozen=True)
 class Points:
-    """low, high: ends of intervals along y (along x where `across`)."""
+    """Points with intervals."""
 
     name: str
     x: Sequence[Place]
     y: Sequence[Place]
     colour: int = 0
     symbol: str = "circle"  # circle, diamond, triangle-up, triangle-down, x
-    low: Sequence[float | None] = ()
-    high: Sequence[float | None] = ()
+    low: Sequence[float | None] = ()  # lower ends of intervals along y (along x where `across`)
+    high: Sequence[float | None] = ()  # upper ends
     across: bool = False
     arm: str = ""
     hover: Sequence[str] = ()
@@ -63,15 +63,15 @@ class Points:
 
 @dataclass(frozen=True)
 class Bars:
-    """across: along x, one per entry of y; else upright, one per entry of x. length from base."""
+    """Bars of one series."""
 
     name: str
     place: Sequence[Place]
-    length: Sequence[float]
+    length: Sequence[float]  # from base
     base: Sequence[float] = ()
     colour: int = 0
     hatched: bool = False
-    across: bool = False
+    across: bool = False  # along x, one bar per entry of y; else upright, one per entry of x
     arm: str = ""
     hover: Sequence[str] = ()
     legend: bool = True
@@ -79,11 +79,11 @@ class Bars:
 
 @dataclass(frozen=True)
 class Heat:
-    """z: [y, x], None where there is nothing."""
+    """A heat map."""
 
     x: Sequence[str]
     y: Sequence[str]
-    z: Sequence[Sequence[float | None]]
+    z: Sequence[Sequence[float | None]]  # [y, x]; None: nothing there
     name: str
 
 
@@ -92,18 +92,17 @@ Mark = Line | Points | Bars | Heat
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. shows: the runs it shows, of one evidence; line_at: a vertical line;
-    order: of the names along y, from the top (default: as they come)."""
+    """One pair of axes."""
 
     title: str
     x: str
     y: str
     marks: Sequence[Mark]
-    shows: Sequence[Run]
+    shows: Sequence[Run]  # the runs it shows, all of one evidence
     wide: bool = False
     height: int = 320
-    line_at: float | None = None
-    order: Sequence[str] = ()
+    line_at: float | None = None  # a vertical line
+    order: Sequence[str] = ()  # of the names along y, from the top; empty: as they come
     whole_x: bool = False  # x counts things
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
@@ -139,12 +138,12 @@ class View:
 
 @dataclass(frozen=True)
 class Plot:
-    """draw: panels, or in one line why it does not apply; says: how to read it."""
+    """One plot of the report."""
 
     key: str
     title: str
-    says: str
-    draw: Callable[[View], list[Panel] | str]
+    says: str  # how to read it
+    draw: Callable[[View], list[Panel] | str]  # panels, or in one line why it does not apply
 
 
 def most(rows: Sequence[ReportRow], count: int) -> list[ReportRow]:

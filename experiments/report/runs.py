@@ -18,15 +18,15 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Run:
-    """state: `ok`, `failed`, `running` (or killed: no status yet) or `half-written` (a file that
-    ought to be there cannot be read); config: by dotted key, a group's own key holding the name
-    of the choice; metrics: of metrics.json, empty without one."""
+    """One run's folder, as read."""
 
     folder: Path
+    # ok, failed, running (or killed: no status yet), or
+    # half-written (a file that should be there cannot be read)
     state: str
     error: str | None
-    config: dict[str, Any] = field(repr=False)
-    metrics: dict[str, Any] = field(repr=False)
+    config: dict[str, Any] = field(repr=False)  # by dotted key; a group's own key: its choice
+    metrics: dict[str, Any] = field(repr=False)  # of metrics.json; empty without one
 
     @property
     def parity(self) -> str:

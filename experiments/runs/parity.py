@@ -20,13 +20,13 @@ class Plain:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a request first differs. plain, run: token ids, None past the end; or how each
-    finished, where all tokens are equal."""
+    """Where a request first differs from plain decoding."""
 
     request: str
     index: int
+    # a token id; None: past its end; how it finished, where all tokens are equal
     plain: int | str | None
-    run: int | str | None
+    run: int | str | None  # the same of the run
 
 
 Gap = Callable[[Difference], float]
@@ -34,16 +34,16 @@ Gap = Callable[[Difference], float]
 
 @dataclass(frozen=True)
 class Parity:
-    """label: None where nothing was checked. first_difference: of the first request that
-    differs, None when all are equal; differing: requests; plain_differing: the same of plain
-    decoding in a batch, None where it was not run; gap: the largest, in logits."""
+    """How a run's tokens compare with those of plain decoding."""
 
     checked: int
-    label: Label | None
+    label: Label | None  # None: nothing was checked
+    # of the first request that differs; None: all are equal
     first_difference: dict[str, Any] | None = None
-    differing: int = 0
+    differing: int = 0  # requests
+    # the same of plain decoding in a batch; None: it was not run
     plain_differing: int | None = None
-    gap: float | None = None
+    gap: float | None = None  # the largest, in logits
 
     @property
     def exact(self) -> bool:

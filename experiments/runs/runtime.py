@@ -20,12 +20,12 @@ from mtp.request import Request
 
 
 class Runtime(Protocol):
-    """evidence: of metrics.json; device: in words."""
+    """What a run's requests run on."""
 
     spec: RunSpec
     requests: list[Request]
-    evidence: str
-    device: str
+    evidence: str  # as in metrics.json
+    device: str  # in words
     tolerance: float  # logits: two correct ways to sum may choose differently within it
 
     def print_headline(self, console: Console) -> None:

@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What needs no model: checked for every job before any starts. workload: on tapes, a run
-    needs nothing else, and no device; study: then all but its own settings is left aside."""
+    """What needs no model: checked for every job before any starts."""
 
     settings: Settings
     policy: Policy
     layout: LayoutSettings
     grants: Discipline
-    workload: PromptFile | TapeWorkload
+    workload: PromptFile | TapeWorkload  # on tapes: a run then needs nothing else, and no device
     device: torch.device | None
     cost: Cost
     profile: ProfileSettings
-    study: Study | None = None
+    study: Study | None = None  # then everything but its own settings is left aside
 
 
 def run_spec(config: DictConfig) -> RunSpec:

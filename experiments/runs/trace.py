@@ -26,10 +26,10 @@ MOST_WINDOWS = 1000  # a window of a small model is a thousand events
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """windows: how many are recorded, 0 = none and no trace; skip: windows before them."""
+    """Which windows of a run are traced."""
 
-    windows: int = 0
-    skip: int = 0
+    windows: int = 0  # how many are recorded; 0: none, and no trace
+    skip: int = 0  # windows before them
 
     @classmethod
     def of(cls, node: Any) -> ProfileSettings:

@@ -24,14 +24,12 @@ from experiments.runs.spec import run_spec
 
 @dataclass(frozen=True)
 class Checked:
-    """A command line whose every job can be used.
-
-    overrides: as given; base: its config without what is swept, with `hydra`; jobs: each one's
-    overrides and the fingerprint of its config."""
+    """A command line whose every job can be used."""
 
     sweep: bool
-    overrides: tuple[str, ...]
-    base: DictConfig
+    overrides: tuple[str, ...]  # as given
+    base: DictConfig  # its config without what is swept, with `hydra`
+    # each one's overrides and the fingerprint of its config
     jobs: tuple[tuple[tuple[str, ...], str], ...]
 
 

@@ -22,19 +22,18 @@ CAPTURES = 0.005  # most share of the time after warm-up
 
 @dataclass(frozen=True)
 class Judged:
-    """One cell. best: the fastest static k, in hindsight; floor, gain: ratio to it and to
-    rotate_grow; regret: to oracle_p, None where there is none (recorded tapes) or it knows what
-    the arm cannot (useless confidence); late_capture: share; bound: the oracle's own ratio to
-    the better of both."""
+    """One cell's verdict."""
 
     cell: Cell
-    best: str
-    floor: TrialRatio
-    gain: TrialRatio | None
+    best: str  # the fastest static k, in hindsight
+    floor: TrialRatio  # ratio to `best`
+    gain: TrialRatio | None  # ratio to rotate_grow
+    # against oracle_p; None: there is none (recorded tapes), or it knows what the
+    # arm cannot (useless confidence)
     regret: float | None
     to_hindsight: float | None
-    late_capture: float
-    bound: float | None
+    late_capture: float  # a share
+    bound: float | None  # the oracle's own ratio to the better of both
 
     @property
     def limit(self) -> float:
@@ -110,12 +109,12 @@ def judge(cell: Cell, arms: Mapping[str, Any], name: str, *, resamples: int) -> 
 
 @dataclass(frozen=True)
 class Bar:
-    """reached, of: cells; worst: in words."""
+    """A bar that the judged arm has to reach."""
 
     name: str
-    reached: int
-    of: int
-    worst: str
+    reached: int  # cells
+    of: int  # cells
+    worst: str  # in words
 
 
 def bars_of(judged: Sequence[Judged]) -> tuple[list[Bar], list[str]]:

@@ -25,12 +25,12 @@ BASE, ROW = 0.0226, 0.00546  # seconds
 
 @dataclass(frozen=True)
 class Figure:
-    """One published number. drafts: up to so many a request."""
+    """One published number."""
 
     key: str
     work: str
     slots: int
-    drafts: int
+    drafts: int  # at most, for each request
     tokens_per_s: float
     note: str
     source: str

@@ -17,23 +17,20 @@ CONFIDENCE = {  # recorded ones have an AUC of 0.64 to 0.80, and are far too uns
 
 @dataclass(frozen=True)
 class Cell:
-    """regime: of `mtp.tape.synthesis`, or the folder of a recording; ratio: b / a; draft: d / a;
-    stairs: windows are padded to buckets; belief: what the policies take b for, times the true
-    one; confidence: of `CONFIDENCE`; length: times the usual tokens of a request; family: what
-    the cell is there for."""
+    """One setting of a study."""
 
     name: str
-    family: str
-    regime: str
+    family: str  # what the cell is there for
+    regime: str  # of `mtp.tape.synthesis`, or the folder of a recording
     slots: int
     rows: int = 8
     sizes: tuple[int, ...] = (1, 2, 4)
-    ratio: float = 0.1
-    draft: float = 0.035
-    stairs: bool = False
-    belief: float = 1.0
-    confidence: str = "calibrated"
-    length: int = 1
+    ratio: float = 0.1  # b / a
+    draft: float = 0.035  # d / a
+    stairs: bool = False  # windows are padded to buckets
+    belief: float = 1.0  # the policies' estimate of b, over the true one
+    confidence: str = "calibrated"  # of `CONFIDENCE`
+    length: int = 1  # times the usual tokens of a request
     seed: int = 0
 
     @property

@@ -29,10 +29,9 @@ OFF: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class SyntheticDesign:
-    """seed: of the first cell's texts; the next one's is one more. The seeds below 1000 are for
-    tuning."""
+    """Cells of synthetic texts."""
 
-    seed: int = 1000
+    seed: int = 1000  # of the first cell's texts; each next cell adds one. Below 1000: for tuning
 
     def __post_init__(self) -> None:
         integer("study.design.seed", self.seed, 0)

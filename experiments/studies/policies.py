@@ -31,19 +31,17 @@ class Design(Protocol):
 
 @dataclass(frozen=True)
 class PolicyStudy:
-    """design: which cells; arms: names in configs/policy, `static_K` for static_k with k = K;
-    judged: the one the bars are held against; requests, tokens: of a synthetic cell, see
-    `Trial`; resamples: of the bootstrap; layout: the key whose captures are counted; workers:
-    see `Study`."""
+    """Arms on the cells of a design, held against the bars."""
 
-    design: Design
+    design: Design  # which cells
+    # names in configs/policy; `static_K`: static_k with k = K
     arms: Tupled[str] = Tupled(*NEEDED, "rotate_grow", "adaptive", "oracle_p")
-    judged: str = "adaptive"
-    requests: int = 24
-    tokens: int = 128
-    resamples: int = 10_000
-    layout: LayoutKey = "rows"
-    workers: int | None = None
+    judged: str = "adaptive"  # the arm that the bars judge
+    requests: int = 24  # of a synthetic cell, see `Trial`
+    tokens: int = 128  # the same
+    resamples: int = 10_000  # of the bootstrap
+    layout: LayoutKey = "rows"  # the key whose captures are counted
+    workers: int | None = None  # see `Study`
 
     def __post_init__(self) -> None:
         known = {file.stem for file in (PROJECT / "configs" / "policy").glob("[!_]*.yaml")}

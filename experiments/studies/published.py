@@ -51,22 +51,22 @@ POLICIES: dict[str, Policy] = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """One point of the surface: acceptance: of every draft, given those before it."""
+    """One point of the surface."""
 
-    acceptance: float
+    acceptance: float  # of every draft, given those before it
     slots: int
     tokens: int
 
 
 @dataclass(frozen=True)
 class Published:
-    """acceptances, slots: of the break-even surface; tokens: of a request there, 512 in the
-    cells; requests: of a cell."""
+    """The two published systems on the calibrated model."""
 
+    # of the break-even surface
     acceptances: Sequence[float] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-    slots: Sequence[int] = (2, 4, 8)
-    tokens: int = 96
-    requests: int = 40
+    slots: Sequence[int] = (2, 4, 8)  # of the break-even surface
+    tokens: int = 96  # of a request there; 512 in the cells
+    requests: int = 40  # of a cell
     workers: int | None = None
 
     def __post_init__(self) -> None:

@@ -12,11 +12,10 @@ TEXTS = ("code", "prose", "mixed")
 
 @dataclass(frozen=True)
 class RecordedDesign:
-    """drafters, texts: of experiments/assets/tapes; `mixed` is the code and the prose requests
-    together."""
+    """Recorded tapes of experiments/assets/tapes."""
 
     drafters: tuple[str, ...] = DRAFTERS
-    texts: tuple[str, ...] = TEXTS
+    texts: tuple[str, ...] = TEXTS  # `mixed`: the code and the prose requests together
 
     def cells(self) -> list[Cell]:
         cells = []

@@ -36,14 +36,13 @@ CAPACITY = 32  # layouts, as published
 
 @dataclass(frozen=True)
 class Trial:
-    """requests: of a synthetic cell, at least three a slot; tokens: of each; layout: the key
-    whose captures are counted."""
+    """Arms on one cell."""
 
     cell: Cell
     arms: tuple[str, ...]
-    requests: int = 32
-    tokens: int = 250
-    layout: LayoutKey = "rows"
+    requests: int = 32  # of a synthetic cell, at least three a slot
+    tokens: int = 250  # of each
+    layout: LayoutKey = "rows"  # the key whose captures are counted
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:

@@ -18,12 +18,11 @@ State = Literal["waiting", "running", "ok", "failed"]
 
 @dataclass(frozen=True)
 class SweepJob:
-    """name: of its folder, a number and a hash of its overrides, never their text; fingerprint:
-    of its config."""
+    """One job of a sweep."""
 
-    name: str
+    name: str  # of its folder: a number and a hash of its overrides, never their text
     overrides: tuple[str, ...]
-    fingerprint: str
+    fingerprint: str  # of its config
 
     @classmethod
     def numbered(cls, jobs: Sequence[tuple[tuple[str, ...], str]]) -> tuple[SweepJob, ...]:
@@ -35,14 +34,13 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """overrides: of the command; cwd: the launch folder, which relative paths are of;
-    git_commit: when it began."""
+    """A sweep's folder and what its command asked for."""
 
     path: Path
     jobs: tuple[SweepJob, ...]
-    overrides: tuple[str, ...]
-    cwd: str
-    git_commit: str | None
+    overrides: tuple[str, ...]  # of the command
+    cwd: str  # the launch folder; relative paths start there
+    git_commit: str | None  # when it began
 
     @classmethod
     def read(cls, path: Path) -> SweepFolder:

@@ -39,19 +39,15 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class PromptFile:
-    """A JSONL file, one request per line; requests: how many lines are taken from its top, None =
-    all.
-
-    arrivals, rate, trace: see `arrival_times`; chat: see `chat_of`; priorities: given in turn to
-    the lines, None = each line's own."""
+    """A JSONL file, one request per line."""
 
     path: str
-    requests: int | None = None
-    arrivals: str = "file"
+    requests: int | None = None  # lines taken from the top; None: all
+    arrivals: str = "file"  # this, `rate` and `trace`: see `arrival_times`
     rate: float | None = None
     trace: str | None = None
-    chat: str = "auto"
-    priorities: list[int] | None = None
+    chat: str = "auto"  # see `chat_of`
+    priorities: list[int] | None = None  # given in turn to the lines; None: each line's own
 
     def __post_init__(self) -> None:
         if self.priorities is not None:

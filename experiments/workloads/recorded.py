@@ -22,9 +22,9 @@ TAPES, PROMPTS, LIMITS = "tape.parquet", "prompts.jsonl", "tape.json"
 
 @dataclass(frozen=True)
 class RecordedWorkload:
-    """path: the folder of a recorded run; the other keys: as `PromptFile` has them."""
+    """A recorded run, replayed. Keys without a comment: as in `PromptFile`."""
 
-    path: str
+    path: str  # the folder of the run
     requests: int | None = None
     arrivals: str = "file"
     rate: float | None = None

@@ -22,16 +22,14 @@ KEPT = 1100  # tapes: above the most slots, so that a tape is drawn once while i
 
 @dataclass(frozen=True)
 class SyntheticWorkload:
-    """requests: 1 to 10,000; prompt_tokens, output_tokens: see `draw_lengths`, output None =
-    max_new_tokens; context: most prompt + output tokens; arrivals, rate, trace, priorities: as
-    `PromptFile` has them; the rest: see `Synthesis`."""
+    """Synthetic tapes. Keys without a comment: see `Synthesis`."""
 
     regime: str
-    requests: int = 8
-    prompt_tokens: Any = 64
-    output_tokens: Any = None
-    context: int = 4096
-    arrivals: str = "at_once"
+    requests: int = 8  # 1 to 10,000
+    prompt_tokens: Any = 64  # see `draw_lengths`
+    output_tokens: Any = None  # the same; None: max_new_tokens
+    context: int = 4096  # most prompt + output tokens
+    arrivals: str = "at_once"  # this and the next three: as in `PromptFile`
     rate: float | None = None
     trace: str | None = None
     priorities: list[int] | None = None

@@ -13,14 +13,13 @@ from mtp.tape import Tape
 
 @dataclass(frozen=True)
 class TapeSet:
-    """tapes: by request id; depth: drafts their chains hold at most; evidence: `tape` where they
-    were recorded, else `synthetic`."""
+    """Requests with their tapes."""
 
     requests: list[Request]
-    tapes: Mapping[str, Tape]
+    tapes: Mapping[str, Tape]  # by request id
     limits: Limits
-    depth: int
-    evidence: str
+    depth: int  # drafts their chains hold at most
+    evidence: str  # `tape` where they were recorded, else `synthetic`
 
 
 @runtime_checkable
