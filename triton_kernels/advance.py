@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from triton_kernels import accept, argmax
 from triton_kernels.accept import RUNNING, keep_prefix
-from triton_kernels.argmax import LEAST_KEY, best_of_chunk, chunks_of, pick_of
-from triton_kernels.checks import require
+from triton_kernels.argmax import LEAST_KEY, WARPS, best_of_chunk, chunks_of, pick_of
+from triton_kernels.arguments import NO_PLAN, Arguments, arguments_of
+from triton_kernels.commit import commit_window_torch, renew_tokens, store_result
 from triton_kernels.launch import (
     ROW_TILE,
     SLOT_TILE,
@@ -25,12 +25,9 @@ from triton_kernels.launch import (
 )
 from triton_kernels.pack import Packed, load_tokens, store_window
 from triton_kernels.plan import POLICIES, plan_groups, plan_window_torch
-from triton_kernels.state import RESULT_FIELDS, Advanced, SlotLimits, SlotState, check_tables
+from triton_kernels.state import RESULT_FIELDS, Advanced, SlotLimits, SlotState
 
-STAGES = ("all", "accept", "plan")
-
-
-_RESULT_FIELDS, _RUNNING = constant(RESULT_FIELDS), constant(RUNNING)
+_RUNNING = constant(RUNNING)
 
 
 @kernel
@@ -143,12 +140,9 @@ def advance_window_kernel(
             live = tl.where(finish == _RUNNING, live, 0)
             # drafts for another prefix are never used
             held = tl.where(group > 0, tl.where(moved, proposed, 0), held)
-            from_row = (first + kept - 1)[:, None] * proposed + (place - 1)
-            renewed = moved[:, None] & (place > 0) & (place <= proposed)
-            tokens = tl.where(
-                renewed, tl.load(proposals_ptr + from_row, mask=renewed, other=0), tokens
+            tokens, renewed = renew_tokens(
+                tokens, first, kept, anchor, proposals_ptr, proposed, place
             )
-            tokens = tl.where(moved[:, None] & (place == 0), anchor[:, None], tokens)
         if POLICY >= 0:
             limit = tl.minimum(max_new - produced, context - position - 1)
             able = known & (live > 0) & (limit >= 1)
@@ -166,15 +160,7 @@ def advance_window_kernel(
             )
             tl.store(tickets_ptr, 0)
             tl.store(picks_ptr + window_row, window_pick, mask=window_row < bucket)
-            tl.store(result_ptr + slot, group, mask=known)
-            tl.store(result_ptr + slots + slot, kept, mask=known)
-            tl.store(result_ptr + 2 * slots + slot, finish, mask=known)
-            kept_pick = tl.where(place < kept[:, None], pick, 0)
-            tl.store(
-                result_ptr + (_RESULT_FIELDS + place) * slots + slot[:, None],
-                kept_pick,
-                mask=known[:, None] & (place <= depth),
-            )
+            store_result(result_ptr, slot, slots, depth, group, kept, finish, pick, place)
             tl.store(anchors_ptr + slot, anchor, mask=moved)
             tl.store(positions_ptr + slot, position, mask=moved)
             tl.store(produced_ptr + slot, produced, mask=moved)
@@ -199,193 +185,70 @@ def advance_window_kernel(
             )
 
 
-def _launch(
-    state: list[Tensor],
-    limits: list[Tensor],
-    window: list[Tensor],
-    logits: Tensor | None,
-    proposals: Tensor | None,
-    vocab: int,
-    rows: int,
-    accepts: bool,
-    policy: int,
-    k: int,
-    sizes: list[int],
-) -> tuple[Tensor, Tensor]:
-    """policy -1: no plan."""
-    tables, packed = SlotState(*state), Packed(*window)
-    (slots, depth), bucket = tables.drafts.shape, packed.ids.shape[0]
-    outputs = _outputs(tables, packed, accepts)
+def _launch(*given: Any) -> tuple[Tensor, Tensor]:
+    arguments = Arguments(*given)
+    state, packed = SlotState(*arguments.state), Packed(*arguments.window)
+    (slots, depth), bucket = state.drafts.shape, packed.ids.shape[0]
+    outputs = _outputs(arguments)
     if not slots:
         return outputs
+    logits, proposals = arguments.logits, arguments.proposals
     proposed = 0 if proposals is None else proposals.shape[1]
     unread = packed.ids  # stands for what the stage does not touch
     reads = (unread if logits is None else logits, proposals if proposed else unread)
-    inputs = (*state, *limits, *window, *reads)
+    inputs = (*arguments.state, *arguments.limits, *arguments.window, *reads)
     stride = 0 if logits is None else logits.stride(0)
-    most_stops = SlotLimits(*limits).stop_ids.shape[1]
-    shapes = (stride, vocab, slots, depth, most_stops, bucket, proposed, rows)
-    sizes_set = sum({1 << size for size in sizes})
-    options = {"ACCEPT": accepts, "POLICY": policy, "DRAFTS": k, "SIZES": sizes_set}
-    tile, warps = power_of_two(depth + 1), argmax.WARPS if accepts else 1
-    grid = (1,) if logits is None else (bucket, chunks_of(logits, vocab))
+    most_stops = SlotLimits(*arguments.limits).stop_ids.shape[1]
+    shapes = (stride, arguments.vocab, slots, depth, most_stops, bucket, proposed, arguments.rows)
+    grid = (1,) if logits is None else (bucket, chunks_of(logits, arguments.vocab))
     advance_window_kernel[grid](
         *inputs,
         *outputs,
         *scratch(unread.device, bucket),
         *shapes,
-        **options,
-        GROUP_TILE=tile,
-        num_warps=warps,
+        ACCEPT=arguments.accepts,
+        POLICY=arguments.policy,
+        DRAFTS=arguments.k,
+        SIZES=sum({1 << size for size in arguments.sizes}),
+        GROUP_TILE=power_of_two(depth + 1),
+        num_warps=WARPS if arguments.accepts else 1,
     )
     return outputs
 
 
-def _outputs(state: SlotState, window: Packed, accepts: bool) -> tuple[Tensor, Tensor]:
-    (slots, depth), bucket = state.drafts.shape, window.ids.shape[0]
+def _outputs(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """(picks, result) as in `Advanced`, not yet written; both empty where the stage is plan."""
+    ids, drafts = Packed(*arguments.window).ids, SlotState(*arguments.state).drafts
+    slots, depth = drafts.shape
     make = torch.empty if slots else torch.zeros  # without a slot nothing is launched
-    fields, device = RESULT_FIELDS + depth + 1, window.ids.device
-    picks = make(bucket if accepts else 0, dtype=torch.int32, device=device)
-    return picks, make((fields if accepts else 0, slots), dtype=torch.int32, device=device)
+    rows, fields = (len(ids), RESULT_FIELDS + depth + 1) if arguments.accepts else (0, 0)
+    picks = make(rows, dtype=torch.int32, device=ids.device)
+    return picks, make((fields, slots), dtype=torch.int32, device=ids.device)
 
 
-def _twin(
-    state: list[Tensor],
-    limits: list[Tensor],
-    window: list[Tensor],
-    logits: Tensor | None,
-    proposals: Tensor | None,
-    vocab: int,
-    rows: int,
-    accepts: bool,
-    policy: int,
-    k: int,
-    sizes: list[int],
-) -> tuple[Tensor, Tensor]:
-    changed, bounds, packed = SlotState(*state), SlotLimits(*limits), Packed(*window)
-    outputs = _outputs(changed, packed, accepts)
-    if not len(changed.anchors):
+def _twin(*given: Any) -> tuple[Tensor, Tensor]:
+    arguments = Arguments(*given)
+    outputs = _outputs(arguments)
+    state, limits = SlotState(*arguments.state), SlotLimits(*arguments.limits)
+    tables = (state, limits, Packed(*arguments.window))
+    if not len(state.anchors):
         return outputs
-    if logits is not None:
-        outputs = _accept(changed, bounds, packed, logits, proposals, vocab)
-    if policy >= 0:
-        plan_window_torch(changed, bounds, packed, rows, POLICIES[policy], k, sizes)
+    if arguments.logits is not None:
+        model = (arguments.logits, arguments.proposals, arguments.vocab)
+        outputs = commit_window_torch(*tables, *model)
+    if arguments.policy != NO_PLAN:
+        policy = POLICIES[arguments.policy]
+        plan_window_torch(*tables, arguments.rows, policy, arguments.k, arguments.sizes)
     return outputs
-
-
-def _accept(
-    state: SlotState,
-    limits: SlotLimits,
-    window: Packed,
-    logits: Tensor,
-    proposals: Tensor | None,
-    vocab: int,
-) -> tuple[Tensor, Tensor]:
-    owner = window.slots.long()
-    early = state.produced[owner] + window.group_index < limits.min_new[owner]
-    counts = torch.where(early, limits.stop_counts[owner], 0)
-    picks, faults = argmax.row_argmax_torch(
-        logits, vocab=vocab, banned=limits.stop_ids[owner], banned_counts=counts
-    )
-    real = torch.arange(len(picks), device=picks.device) < window.starts[-1]
-    kept, tokens, anchors, finish = accept.accept_prefix_torch(
-        picks,
-        faults,
-        window.ids,
-        window.starts,
-        state.anchors,
-        state.positions,
-        state.produced,
-        limits.max_new,
-        limits.context,
-        limits.min_new,
-        limits.stop_ids,
-        limits.stop_counts,
-        width=state.drafts.shape[1] + 1,
-    )
-    group, moved = window.starts.diff(), kept > 0
-    proposed = 0 if proposals is None else proposals.shape[1]
-    state.anchors.copy_(anchors)
-    state.positions.add_(kept)
-    state.produced.add_(kept)
-    state.live.masked_fill_(finish != RUNNING, 0)
-    state.held.copy_(torch.where(group > 0, torch.where(moved, proposed, 0), state.held))
-    if proposals is not None:
-        last = (window.starts[:-1] + kept - 1).clamp(min=0).long()
-        state.drafts[:, :proposed] = torch.where(
-            moved[:, None], proposals[last], state.drafts[:, :proposed]
-        )
-    return torch.where(real, picks, 0), torch.cat([torch.stack([group, kept, finish]), tokens.T])
 
 
 _operation = operation(
     "advance_window(Tensor(a!)[] state, Tensor[] limits, Tensor(b!)[] window, Tensor? logits, "
-    "Tensor? proposals, "
-    "int vocab, int rows, bool accepts, int policy, int k, int[] sizes) -> (Tensor, Tensor)",
+    "Tensor? proposals, int vocab, int rows, bool accepts, int policy, int k, int[] sizes) "
+    "-> (Tensor, Tensor)",
     cpu=_twin,
     cuda=_launch,
 )
-
-
-def _check(
-    stage: str,
-    state: SlotState,
-    limits: SlotLimits,
-    window: Packed,
-    logits: Tensor | None,
-    proposals: Tensor | None,
-    vocab: int | None,
-    rows: int,
-    policy: str,
-    k: int,
-    sizes: Sequence[int],
-    *,
-    dense: bool,
-) -> tuple[Any, ...]:
-    """The operation's arguments."""
-    if stage not in STAGES:
-        raise ValueError(f"stage is {stage!r}, expected {' or '.join(STAGES)}")
-    if policy not in POLICIES:
-        raise ValueError(f"policy is {policy!r}, expected {' or '.join(POLICIES)}")
-    check_tables(state, limits, window, dense=dense)
-    bucket, depth = window.ids.shape[0], state.drafts.shape[1]
-    if (logits is None) != (stage == "plan") or (logits is None and proposals is not None):
-        raise ValueError(
-            f"stage is {stage!r}, expected logits (and perhaps proposals) for all and accept, "
-            "neither for plan"
-        )
-    columns = 0
-    if logits is not None:
-        columns = argmax.check_logits(logits, vocab, dense=dense)
-        require("logits", logits, shape=[bucket, None], dtypes=argmax.DTYPES, like=window.ids)
-    if proposals is not None:
-        require(
-            "proposals",
-            proposals,
-            shape=[bucket, None],
-            dtypes=[torch.int32],
-            like=window.ids,
-            dense=dense,
-        )
-        if proposals.shape[1] > depth:
-            raise ValueError(
-                f"proposals has {proposals.shape[1]} columns, expected at most {depth} (those of "
-                "drafts)"
-            )
-    if not 1 <= rows <= bucket:
-        raise ValueError(f"rows is {rows}, expected at least 1 and at most {bucket} (the bucket)")
-    if policy == "static_k" and k + 1 not in sizes:
-        raise ValueError(
-            f"k is {k}, expected one less than a group size: "
-            f"{', '.join(str(n - 1) for n in sorted(sizes))}"
-        )
-    plan: tuple[int, int, list[int]] = (0, 0, [])
-    if stage == "accept":
-        plan = (-1, 0, [])
-    elif policy == "static_k":
-        plan = (1, k, list(sizes))
-    tables = (list(state), list(limits), list(window))
-    return (*tables, logits, proposals, columns, rows, stage != "plan", *plan)
 
 
 def advance_window(
@@ -416,8 +279,21 @@ def advance_window(
     slots and 64 rows. Raises ValueError, one line, for a wrong option, shape, dtype, device or
     stride.
     """
-    options = (logits, proposals, vocab, rows, policy, k, sizes)
-    return Advanced(*_operation(*_check(stage, state, limits, window, *options, dense=True)))
+    arguments = arguments_of(
+        stage,
+        state,
+        limits,
+        window,
+        logits=logits,
+        proposals=proposals,
+        vocab=vocab,
+        rows=rows,
+        policy=policy,
+        k=k,
+        sizes=sizes,
+        dense=True,
+    )
+    return Advanced(*_operation(*arguments))
 
 
 def advance_window_torch(
@@ -435,5 +311,18 @@ def advance_window_torch(
     sizes: Sequence[int] = (1, 2, 4),
 ) -> Advanced:
     """`advance_window` in plain torch, for any strides."""
-    options = (logits, proposals, vocab, rows, policy, k, sizes)
-    return Advanced(*_twin(*_check(stage, state, limits, window, *options, dense=False)))
+    arguments = arguments_of(
+        stage,
+        state,
+        limits,
+        window,
+        logits=logits,
+        proposals=proposals,
+        vocab=vocab,
+        rows=rows,
+        policy=policy,
+        k=k,
+        sizes=sizes,
+        dense=False,
+    )
+    return Advanced(*_twin(*arguments))

@@ -35,14 +35,16 @@ def window_attention_torch(
 
     q: [rows, heads, size]; k, v: [rows, kv heads, size], or both None: nothing is written, the
     caches hold all that is seen (another layer's, a target's); keys, values: [slots, kv heads,
-    capacity, size], capacity a multiple of BLOCK; all of one dtype. positions: [rows] int32, the
-    cache row of each row. starts: [slots + 1] int32 as from `pack_window`; counts: [slots] int32,
-    the first rows of each group that count (None: all). A group's positions follow one another. A
-    row sees cache rows 0..position of its slot, with `sliding` only the last so many of them; what
-    lies beyond may hold anything, NaN too. A value that is not finite is written as 0 or the
-    largest number, because weight 0 must stay 0; its key is written as it is, and makes NaN of what
-    sees it. Scores are scale * q k, with `softcap` c * tanh(score / c). Sums are fp32 and split by
-    cache position alone.
+    capacity, size], capacity a multiple of BLOCK; all of one dtype, fp32, bf16 or fp16. positions:
+    [rows] int32, the cache row of each row. starts: [slots + 1] int32 as from `pack_window`;
+    counts: [slots] int32, the first rows of each group that count (None: all).
+
+    A group's positions follow one another. A row sees cache rows 0..position of its slot, with
+    `sliding` only the last so many of them; what lies beyond may hold anything, NaN too. A value
+    that is not finite is written as 0 or the largest number, because weight 0 must stay 0; its key
+    is written as it is, and makes NaN of what sees it. Scores are scale * q k, with `softcap`
+    c * tanh(score / c). Sums are fp32 and split by cache position alone.
+    Raises ValueError, one line, for a wrong option, shape, dtype or device.
     """
     _check_window(q, k, v, keys, values, positions, starts, counts, sliding, softcap)
     rows, heads, size = q.shape
@@ -142,8 +144,9 @@ def prefill_attention_torch(
     [n, heads, size].
 
     q: [n, heads, size]; k, v: [n, kv heads, size], or both None; keys, values: [slots, kv heads,
-    capacity, size]; all of one dtype. A token sees rows 0 to its own, with `sliding` only the last
-    so many of them.
+    capacity, size]; all of one dtype, fp32, bf16 or fp16. A token sees rows 0 to its own, with
+    `sliding` only the last so many of them. Raises ValueError, one line, for a wrong shape, dtype
+    or device, and for tokens that do not fit the cache.
     """
     count, heads, _size = q.shape
     slots, kv_heads, capacity, _ = keys.shape
@@ -267,7 +270,8 @@ def window_attention(
     sliding: int | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    """See `window_attention_torch`. One launch to a capture."""
+    """See `window_attention_torch`. One launch to a capture. On a GPU it also refuses other
+    strides, more slots and more heads than its kernels read."""
     return _operation(
         q,
         k,

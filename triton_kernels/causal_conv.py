@@ -140,7 +140,7 @@ def causal_conv_verify_torch(x: Tensor, weight: Tensor, states: Tensor, starts: 
     """Of a window's rows: [rows, channels] fp32. Changes nothing; padding rows give anything.
 
     x: [rows, channels], weight: [taps, channels], states: [slots, taps - 1, channels], all fp32.
-    starts: [slots + 1] int32.
+    starts: [slots + 1] int32. Raises ValueError, one line, for a wrong shape, dtype or device.
     """
     _check_verify(x, weight, states, starts)
     rows, channels = x.shape
@@ -183,7 +183,8 @@ def causal_conv_commit_torch(states: Tensor, inputs: Tensor, starts: Tensor, kep
     at once.
 
     states: [layers, slots, taps - 1, channels], inputs: [layers, rows, channels] of the window
-    verified last, fp32. starts: [slots + 1], kept: [slots] int32.
+    verified last, fp32. starts: [slots + 1], kept: [slots] int32. Raises ValueError, one line, for
+    a wrong shape, dtype or device.
     """
     _check_commit(states, inputs, starts, kept)
     for slot, first, rows in host_groups(starts, kept):
@@ -192,8 +193,11 @@ def causal_conv_commit_torch(states: Tensor, inputs: Tensor, starts: Tensor, kep
 
 
 def causal_conv_prefill_torch(x: Tensor, weight: Tensor, state: Tensor) -> Tensor:
-    """A chunk of a prompt: [n, channels] fp32. x: [n, channels], weight: [taps, channels],
-    state: [taps - 1, channels], moved on."""
+    """A chunk of a prompt: [n, channels] fp32.
+
+    x: [n, channels], weight: [taps, channels], state: [taps - 1, channels], moved on in place, all
+    fp32. Raises ValueError, one line, for a wrong shape, dtype or device.
+    """
     count, channels = x.shape
     taps = weight.shape[0]
     require("x", x, shape=[None, None], dtypes=[torch.float32])

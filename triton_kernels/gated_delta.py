@@ -22,8 +22,7 @@ from triton_kernels.layout import depths, host_groups
 
 FP32 = [torch.float32]
 CHUNK = 64
-VERIFY = (1024, 1)  # elements of a state that a program holds, and its warps
-COMMIT = (2048, 4)
+TILE = (1024, 1)  # elements of a state that a program holds, and its warps
 
 
 @jit
@@ -95,61 +94,13 @@ def gated_delta_verify_kernel(
             )
 
 
-@kernel
-def gated_delta_commit_kernel(
-    states_ptr,
-    keys_ptr,
-    deltas_ptr,
-    decays_ptr,
-    starts_ptr,
-    kept_ptr,
-    keys_layer: tl.int64,
-    deltas_layer: tl.int64,
-    decays_layer: tl.int64,
-    slots,
-    heads,
-    share,
-    key_size,
-    value_size,
-    KEY_TILE: tl.constexpr,
-    VALUE_TILE: tl.constexpr,
-):
-    """Grid (heads * value tiles, slots, layers). A slot that keeps nothing is not even read."""
-    slot, layer = tl.program_id(1), tl.program_id(2)
-    first = tl.load(starts_ptr + slot)
-    last = tl.minimum(tl.load(starts_ptr + slot + 1), first + tl.load(kept_ptr + slot))
-    if first < last:
-        head, column, offsets, inside = state_tile(
-            heads, key_size, value_size, KEY_TILE, VALUE_TILE
-        )
-        place = (
-            states_ptr
-            + (layer.to(tl.int64) * slots + slot) * (heads * key_size * value_size)
-            + offsets
-        )
-        state = tl.load(place, mask=inside, other=0.0)
-        key = tl.arange(0, KEY_TILE)
-        key_heads = heads // share
-        for row in range(first, last):
-            k_row = keys_ptr + layer * keys_layer + (row * key_heads + head // share) * key_size
-            k = tl.load(k_row + key, mask=key < key_size, other=0.0)
-            delta_row = deltas_ptr + layer * deltas_layer + (row * heads + head) * value_size
-            delta = tl.load(delta_row + column, mask=column < value_size, other=0.0)
-            state = (
-                state * tl.load(decays_ptr + layer * decays_layer + row * heads + head)
-                + k[:, None] * delta[None]
-            )
-        tl.debug_barrier()  # of a small tile several threads hold, and have read, the same element
-        tl.store(place, state, mask=inside)
-
-
-def _tiles(key_size: int, value_size: int, elements: int, warps: int) -> dict[str, int]:
+def tiles_of(key_size: int, value_size: int, elements: int, warps: int) -> dict[str, int]:
     key_tile = power_of_two(key_size)
     value_tile = min(power_of_two(value_size), max(1, elements // key_tile))
     return {"KEY_TILE": key_tile, "VALUE_TILE": value_tile, "num_warps": warps}
 
 
-def _launch_verify(
+def _launch(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -160,7 +111,7 @@ def _launch_verify(
     *,
     deltas: Tensor,
 ) -> Tensor:
-    _check_verify(q, k, v, decay, beta, states, starts, deltas)
+    _check(q, k, v, decay, beta, states, starts, deltas)
     for name, tensor in (
         ("decay", decay),
         ("beta", beta),
@@ -172,7 +123,7 @@ def _launch_verify(
     (rows, heads, value_size), slots, (key_heads, key_size) = v.shape, states.shape[0], k.shape[1:]
     out = torch.empty(v.shape, dtype=v.dtype, device=v.device) if slots else torch.zeros_like(v)
     if rows and slots:
-        tiles = _tiles(key_size, value_size, *VERIFY)
+        tiles = tiles_of(key_size, value_size, *TILE)
         gated_delta_verify_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots](
             *(_rows_of(name, x) for name, x in (("q", q), ("k", k), ("v", v))),
             decay,
@@ -201,36 +152,6 @@ def _rows_of(name: str, x: Tensor) -> Tensor:
     raise ValueError(f"{name} has strides {list(x.stride())}, expected rows that are contiguous")
 
 
-def _launch_commit(
-    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
-) -> None:
-    _check_commit(states, keys, deltas, decays, starts, kept)
-    named = {
-        "states": states,
-        "keys": keys,
-        "deltas": deltas,
-        "decays": decays,
-        "starts": starts,
-        "kept": kept,
-    }
-    for name, tensor in named.items():
-        require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
-    layers, slots, heads, key_size, value_size = states.shape
-    if states.numel():
-        tiles = _tiles(key_size, value_size, *COMMIT)
-        gated_delta_commit_kernel[heads * -(-value_size // tiles["VALUE_TILE"]), slots, layers](
-            *named.values(),
-            *(x.stride(0) for x in (keys, deltas, decays)),
-            slots,
-            heads,
-            heads // keys.shape[2],
-            key_size,
-            value_size,
-            **tiles,
-            **UNFUSED,
-        )
-
-
 def gated_delta_verify_torch(
     q: Tensor,
     k: Tensor,
@@ -247,9 +168,10 @@ def gated_delta_verify_torch(
 
     q (scaled), k (normalised): [rows, key heads, key size]; v, deltas: [rows, heads, value size];
     decay, beta: [rows, heads]; states: [slots, heads, key size, value size], not changed; all fp32;
-    consecutive heads share a key head. starts: [slots + 1] int32 as from `pack_window`.
+    consecutive heads share a key head. starts: [slots + 1] int32 as from `pack_window`. Raises
+    ValueError, one line, for a wrong shape, dtype or device.
     """
-    _check_verify(q, k, v, decay, beta, states, starts, deltas)
+    _check(q, k, v, decay, beta, states, starts, deltas)
     heads, value_size = v.shape[1:]
     key_heads, key_size = k.shape[1:]
     groups = host_groups(starts)
@@ -284,7 +206,7 @@ def gated_delta_verify_torch(
         begin += groups_here
         state = state[:groups_here]
         torch.sub(wanted[here], (state * fetch[here]).sum(-2), out=found[here])
-        _move(state, ks[here], decays[here], found[here], out=after[here])
+        move_state(state, ks[here], decays[here], found[here], out=after[here])
         state = after[here]
     read = (after * qs).sum(-2).view(real, heads, value_size)
     if order.ordered:
@@ -296,32 +218,7 @@ def gated_delta_verify_torch(
     return out
 
 
-def gated_delta_commit_torch(
-    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
-) -> None:
-    """The first kept[slot] rows of each group move the states on, in place, for all layers at once.
-
-    states: [layers, slots, heads, key size, value size]; of the window verified last: keys [layers,
-    rows, key heads, key size], deltas [layers, rows, heads, value size], decays [layers, rows,
-    heads]; all fp32. starts: [slots + 1], kept: [slots] int32.
-    """
-    _check_commit(states, keys, deltas, decays, starts, kept)
-    heads, key_heads = states.shape[2], keys.shape[2]
-    split = (key_heads, heads // key_heads)
-    for slot, first, count in host_groups(starts, kept):
-        state = states[:, slot].unflatten(1, split)
-        for row in range(first, first + count):
-            key = keys[:, row, :, None, :, None]
-            _move(
-                state,
-                key,
-                decays[:, row].unflatten(1, split)[..., None, None],
-                deltas[:, row].unflatten(1, split),
-                out=state,
-            )
-
-
-def _move(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tensor) -> None:
+def move_state(state: Tensor, key: Tensor, decay: Tensor, delta: Tensor, *, out: Tensor) -> None:
     """One row. Three exact roundings, no fused multiply-add: the same bits in every shape."""
     rise = key * delta[..., None, :]
     torch.add(torch.mul(state, decay, out=out), rise, out=out)
@@ -333,8 +230,10 @@ def gated_delta_prefill_torch(
     """A chunk of a prompt: [n, heads, value size]. state [heads, key size, value size] is moved on
     in place.
 
-    The other shapes are those of `gated_delta_verify`, with n rows; log_decay <= 0. CHUNK rows
-    at a time: within them the deltas solve a unit triangular system."""
+    The other shapes are those of `gated_delta_verify`, with n rows, all fp32; log_decay: [n,
+    heads], <= 0. CHUNK rows at a time: within them the deltas solve a unit triangular system.
+    Raises ValueError, one line, for a wrong shape, dtype or device.
+    """
     _check_rows(q, k, v, log_decay, beta)
     count, heads, value_size = v.shape
     key_heads, key_size = k.shape[1:]
@@ -379,7 +278,7 @@ def _check_rows(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) ->
     require("beta", beta, shape=[rows, heads], dtypes=FP32, like=q)
 
 
-def _check_verify(
+def _check(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -395,31 +294,12 @@ def _check_verify(
     require("deltas", deltas, shape=v.shape, dtypes=FP32, like=q)
 
 
-def _check_commit(
-    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
-) -> None:
-    require("states", states, shape=[None] * 5, dtypes=FP32)
-    layers, slots, heads, key_size, value_size = states.shape
-    require("keys", keys, shape=[layers, None, None, key_size], dtypes=FP32, like=states)
-    rows = keys.shape[1]
-    require("deltas", deltas, shape=[layers, rows, heads, value_size], dtypes=FP32, like=states)
-    require("decays", decays, shape=[layers, rows, heads], dtypes=FP32, like=states)
-    require("starts", starts, shape=[slots + 1], dtypes=[torch.int32], like=states)
-    require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
-
-
-_verify = operation(
+_operation = operation(
     "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, "
     "Tensor starts, *, "
     "Tensor(a!) deltas) -> Tensor",
     cpu=gated_delta_verify_torch,
-    cuda=_launch_verify,
-)
-_commit = operation(
-    "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor "
-    "starts, Tensor kept) -> ()",
-    cpu=gated_delta_commit_torch,
-    cuda=_launch_commit,
+    cuda=_launch,
 )
 
 
@@ -434,15 +314,9 @@ def gated_delta_verify(
     *,
     deltas: Tensor,
 ) -> Tensor:
-    """See `gated_delta_verify_torch`. One launch to a capture."""
-    return _verify(q, k, v, decay, beta, states, starts, deltas=deltas)
-
-
-def gated_delta_commit(
-    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
-) -> None:
-    """See `gated_delta_commit_torch`. One launch to a capture."""
-    _commit(states, keys, deltas, decays, starts, kept)
+    """See `gated_delta_verify_torch`. One launch to a capture. On a GPU it also refuses strides
+    that its kernel does not read."""
+    return _operation(q, k, v, decay, beta, states, starts, deltas=deltas)
 
 
 gated_delta_prefill = gated_delta_prefill_torch

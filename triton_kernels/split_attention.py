@@ -256,17 +256,9 @@ def attend_splits(
     """See `window_attention_torch`. Also refuses what only the kernels cannot read: other
     strides, too many slots or heads."""
     (rows, heads, size), (slots, kv_heads, capacity, _) = q.shape, keys.shape
-    share, tables = (
-        heads // kv_heads,
-        {
-            "positions": positions,
-            "starts": starts,
-            "counts": counts,
-            "keys": keys,
-            "values": values,
-        },
-    )
-    for name, tensor in tables.items():
+    share = heads // kv_heads
+    tables = {"positions": positions, "starts": starts, "counts": counts}
+    for name, tensor in (tables | {"keys": keys, "values": values}).items():
         if tensor is not None:
             require(name, tensor, shape=[None] * tensor.ndim, dtypes=[tensor.dtype], dense=True)
     tile = max(16, power_of_two(size))
@@ -276,13 +268,8 @@ def attend_splits(
             f"{slots} slots and {share} heads a KV head, expected at most {MOST_SLOTS} and {most}"
         )
     new_keys, new_values = (q if x is None else x for x in (k, v))  # never read where None
-    for name, tensor in (
-        ("q", q),
-        ("k", new_keys),
-        ("v", new_values),
-        ("keys", keys),
-        ("values", values),
-    ):
+    heads_of = {"q": q, "k": new_keys, "v": new_values, "keys": keys, "values": values}
+    for name, tensor in heads_of.items():
         aligned = tensor.data_ptr() % 16 == 0 or size * q.element_size() % 16
         if not aligned or tensor.stride()[-2:] != (size, 1) or tensor.stride(0) % size:
             raise ValueError(

@@ -54,10 +54,9 @@ def _advance(*stages: str) -> Callable[[WindowData], Callable[[], Any]]:
     def form(data: WindowData) -> Callable[[], Any]:
         def run() -> None:
             for stage in stages:
-                unset = {"logits": None, "vocab": None, "proposals": None, "sizes": (1, 2, 4)}
-                given: dict[str, Any] = unset | data.advance_arguments(stage)
+                given: dict[str, Any] = data.advance_arguments(stage)
                 tables: dict[str, Any] = {"state": data.state, "window": data.window}
-                advance._launch(*advance._check(stage, **tables, dense=True, **given))
+                advance._launch(*advance.arguments_of(stage, **tables, **given))
 
         return run
 

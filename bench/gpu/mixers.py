@@ -22,7 +22,7 @@ from bench.inputs.mixers import (
     to,
 )
 from bench.ops.device_time import median_us
-from triton_kernels import attention, causal_conv, gated_delta
+from triton_kernels import attention, causal_conv, gated_delta, gated_delta_commit
 
 LENGTHS = (1_000, 8_000, 64_000, 256_000)  # tokens in a slot's cache, as 1k, 8k, ...
 SEEDS, REPLAYED = 40, 4
@@ -44,7 +44,11 @@ def _delta(data: Any, twin: bool) -> list[Tensor]:
     """Verify, then the commit of what it left: the states are those of the twin's commit up to
     the deltas' last bits."""
     verify = gated_delta.gated_delta_verify_torch if twin else gated_delta.gated_delta_verify
-    commit = gated_delta.gated_delta_commit_torch if twin else gated_delta.gated_delta_commit
+    commit = (
+        gated_delta_commit.gated_delta_commit_torch
+        if twin
+        else gated_delta_commit.gated_delta_commit
+    )
     out = verify(*data.verify_arguments(), deltas=data.deltas)
     states, *rest = data.commit_arguments()
     commit(states, *rest)
@@ -215,7 +219,7 @@ def delta_costs(device: torch.device, bandwidth: float) -> Iterator[dict[str, An
             gated_delta.gated_delta_verify, *data.verify_arguments(), deltas=data.deltas
         )
         commit = partial(
-            gated_delta.gated_delta_commit, states, keys, deltas, decays, data.starts, kept
+            gated_delta_commit.gated_delta_commit, states, keys, deltas, decays, data.starts, kept
         )
         for name, work, moved in (("verify", verify, size), ("commit", commit, 2 * size)):
             us = median_us(work)

@@ -32,7 +32,8 @@ def uniform_window(slots: int, vocab: int, dtype: torch.dtype) -> WindowData:
 
 def tokens_of(data: WindowData) -> list[list[int]]:
     """By slot, the tokens kept."""
-    return [list(one.tokens) for one in oracle.committed(data)]
+    kept, tokens, *_ = oracle.accepted(data)
+    return [each[:count] for each, count in zip(tokens, kept, strict=True)]
 
 
 def given(slots: int, vocab: int, dtype: torch.dtype) -> dict[str, Tensor | list[list[int]]]:

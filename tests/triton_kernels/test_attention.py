@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bench.reference import mixer_oracle
 from tests.support.teacher import ints
 from triton_kernels.attention import BLOCK, prefill_attention_torch, window_attention_torch
 
@@ -15,14 +16,6 @@ SLOTS = 3
 SHAPES = [(4, 2, 16), (6, 3, 20), (3, 1, 7)]
 SLIDING = [1, 3, 64, 100]
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
-
-
-def literal(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """One query row q [heads, size] over all of keys, values [kv heads, n, size]."""
-    share = q.shape[0] // keys.shape[0]
-    keys, values = (x.double().repeat_interleave(share, 0) for x in (keys, values))
-    weights = (keys @ q.double()[:, :, None] * scale).softmax(1)  # [heads, n, 1]
-    return (weights * values).sum(1)
 
 
 class Case:
@@ -80,11 +73,11 @@ def test_a_window_is_written_and_attended(
     for slot, (length, size) in enumerate(zip(case.lengths, sizes, strict=True)):
         for i in range(size):
             keys[slot, :, length + i], values[slot, :, length + i] = case.k[row], case.v[row]
-            expected = literal(
+            expected = mixer_oracle.attend(
                 case.q[row],
                 keys[slot, :, : length + i + 1],
                 values[slot, :, : length + i + 1],
-                case.scale,
+                scale=case.scale,
             )
             torch.testing.assert_close(out[row].double(), expected, atol=TOLERANCES[dtype], rtol=0)
             row += 1
@@ -116,8 +109,8 @@ def test_a_sliding_window_sees_the_last_rows_only(sliding: int, dtype: torch.dty
     for slot, (length, size) in enumerate(zip(case.lengths, case.sizes, strict=True)):
         for own in range(length, length + size):
             seen = slice(max(0, own - sliding + 1), own + 1)
-            expected = literal(
-                case.q[row], case.keys[slot, :, seen], case.values[slot, :, seen], case.scale
+            expected = mixer_oracle.attend(
+                case.q[row], case.keys[slot, :, seen], case.values[slot, :, seen], scale=case.scale
             )
             torch.testing.assert_close(out[row].double(), expected, atol=TOLERANCES[dtype], rtol=0)
             row += 1
@@ -196,7 +189,9 @@ def test_a_chunk_of_a_prompt(sliding: int | None, start: int, count: int, dtype:
     assert torch.equal(case.keys[1, :, start : start + count], case.k.transpose(0, 1))
     for i, own in enumerate(range(start, start + count)):
         seen = slice(0 if sliding is None else max(0, own - sliding + 1), own + 1)
-        expected = literal(case.q[i], case.keys[1, :, seen], case.values[1, :, seen], case.scale)
+        expected = mixer_oracle.attend(
+            case.q[i], case.keys[1, :, seen], case.values[1, :, seen], scale=case.scale
+        )
         torch.testing.assert_close(out[i].double(), expected, atol=TOLERANCES[dtype], rtol=0)
     before = [case.keys.clone(), case.values.clone()]
     assert torch.equal(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from bench.inputs.mixers import AttentionData, attention_data, random_delta, to
-from tests.triton_kernels.test_gated_delta import Rows, literal
+from bench.reference import mixer_oracle
 from triton_kernels.attention import window_attention_torch
-from triton_kernels.gated_delta import gated_delta_commit_torch, gated_delta_verify_torch
+from triton_kernels.gated_delta import gated_delta_verify_torch
+from triton_kernels.gated_delta_commit import gated_delta_commit_torch
 
 # of the largest value; see docs/kernels.md
 ERROR = {
@@ -19,28 +21,6 @@ ERROR = {
     torch.bfloat16: 1e-2,
     torch.float16: 2e-3,
 }
-
-
-def reference(data: AttentionData) -> Tensor:
-    """[rows, heads, size] in float64: row by row, over all that a row sees and nothing else."""
-    out = torch.zeros(data.q.shape, dtype=torch.float64)
-    share = data.q.shape[1] // data.k.shape[1]
-    for slot, first, rows in data.groups():
-        for row in range(first, first + rows):
-            length = int(data.positions[first])
-            keys = torch.cat(
-                [data.keys[slot, :, :length], data.k[first : row + 1].transpose(0, 1)], 1
-            )
-            values = torch.cat(
-                [data.values[slot, :, :length], data.v[first : row + 1].transpose(0, 1)], 1
-            )
-            seen = slice(-data.sliding if data.sliding else None, None)
-            keys, values = (x[:, seen].double().repeat_interleave(share, 0) for x in (keys, values))
-            scores = (keys @ data.q[row].double()[:, :, None])[..., 0] * data.scale  # [heads, n]
-            if data.softcap:
-                scores = data.softcap * torch.tanh(scores / data.softcap)
-            out[row] = (scores.softmax(1)[..., None] * values).sum(1)
-    return out
 
 
 @st.composite
@@ -70,7 +50,7 @@ def attention_windows(draw: st.DrawFn) -> AttentionData:
 @settings(max_examples=120, deadline=None)
 @given(attention_windows())
 def test_attention(data: AttentionData):
-    want = reference(data)
+    want = mixer_oracle.attention(data)
     out = window_attention_torch(*data.tensors(), **data.options)
     torch.testing.assert_close(
         out.double(), want, atol=ERROR[out.dtype] * max(1.0, float(data.v.abs().max())), rtol=0
@@ -84,7 +64,7 @@ def test_all_slots_empty_but_one(only: int):
         data = attention_data(
             length, lengths=[length] * 3, sizes=sizes, poison=torch.finfo(torch.float32).max
         )
-        want = reference(data)
+        want = mixer_oracle.attention(data)
         torch.testing.assert_close(
             window_attention_torch(*data.tensors(), **data.options).double(),
             want,
@@ -99,16 +79,16 @@ def test_delta_rule(seed: int):
     """Verify and commit of groups of 0 to 8 rows: the outputs, and the states that the kept rows
     leave."""
     data = random_delta(seed)
-    twin = to(data, "cpu")
-    rows = Rows(*(x.double() for x in data.verify_arguments()[:5]))
+    before = to(data, "cpu")
     out = gated_delta_verify_torch(*data.verify_arguments(), deltas=data.deltas)
     states, *rest = data.commit_arguments()
     gated_delta_commit_torch(states, *rest)
-    for slot, (first, stop) in enumerate(
-        zip(data.starts.tolist(), data.starts.tolist()[1:], strict=False)
-    ):
-        here = list(range(first, stop))
-        want, _ = literal(rows, twin.states[slot], here)
-        torch.testing.assert_close(out[first:stop].double(), want.double(), atol=1e-5, rtol=0)
-        _, after = literal(rows, twin.states[slot], here[: int(data.kept[slot])])
+    want, deltas = mixer_oracle.delta_verify(before)
+    real = int(data.starts[-1])
+    torch.testing.assert_close(out[:real].double(), want[:real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(data.deltas[:real].double(), deltas[:real], atol=1e-5, rtol=0)
+    rows = (before.q, before.k, before.v, before.decay, before.beta)
+    for slot, (first, end) in enumerate(pairwise(data.starts.tolist())):
+        kept = slice(first, min(end, first + int(data.kept[slot])))
+        *_, after = mixer_oracle.delta_rule(*(x[kept] for x in rows), before.states[slot])
         torch.testing.assert_close(states[0, slot].double(), after, atol=1e-5, rtol=0)

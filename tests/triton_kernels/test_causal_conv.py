@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn.functional import silu
 
+from bench.reference import mixer_oracle
 from tests.support.teacher import ints
 from triton_kernels.causal_conv import (
     causal_conv_commit_torch,
@@ -15,17 +14,6 @@ from triton_kernels.causal_conv import (
 )
 
 SLOTS = 3
-
-
-def literal(line: Tensor, weight: Tensor) -> Tensor:
-    """Outputs of all rows of line [taps - 1 + n, channels] that have their whole past."""
-    taps = len(weight)
-    return torch.stack(
-        [
-            silu((line[i : i + taps].double() * weight.double()).sum(0))
-            for i in range(len(line) - taps + 1)
-        ]
-    )
 
 
 @pytest.mark.parametrize(("taps", "channels"), [(4, 32), (3, 19), (2, 1)])
@@ -50,7 +38,10 @@ def test_a_window_and_its_commit(taps: int, channels: int, sizes: tuple[int, ...
         line = torch.cat([before[slot], x[first : first + size]])
         if size:
             torch.testing.assert_close(
-                out[first : first + size].double(), literal(line, weight), atol=1e-5, rtol=0
+                out[first : first + size].double(),
+                mixer_oracle.convolve(line, weight),
+                atol=1e-5,
+                rtol=0,
             )
         assert torch.equal(layers[0, slot], line[kept[slot] : kept[slot] + taps - 1])
         assert torch.equal(
@@ -81,7 +72,10 @@ def test_a_prompt_in_one_or_two_chunks(count: int):
     whole, chunked = torch.zeros(3, 19), torch.zeros(3, 19)
     out = causal_conv_prefill_torch(x, weight, whole)
     torch.testing.assert_close(
-        out.double(), literal(torch.cat([torch.zeros(3, 19), x]), weight), atol=1e-5, rtol=0
+        out.double(),
+        mixer_oracle.convolve(torch.cat([torch.zeros(3, 19), x]), weight),
+        atol=1e-5,
+        rtol=0,
     )
     parts = [causal_conv_prefill_torch(part, weight, chunked) for part in (x[:count], x[count:])]
     torch.testing.assert_close(torch.cat(parts), out, atol=1e-6, rtol=0)

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from bench.reference import mixer_oracle
 from tests.support.teacher import ints
-from triton_kernels.gated_delta import (
-    gated_delta_commit_torch,
-    gated_delta_prefill_torch,
-    gated_delta_verify_torch,
-)
+from triton_kernels.gated_delta import gated_delta_prefill_torch, gated_delta_verify_torch
+from triton_kernels.gated_delta_commit import gated_delta_commit_torch
 
 SLOTS = 3
 # key heads, heads, key size, value size
@@ -49,21 +47,6 @@ def some_rows(shape: tuple[int, int, int, int], count: int, seed: int = 0) -> tu
     return rows, torch.randn(SLOTS, heads, key_size, value_size)
 
 
-def literal(rows: Rows, state: Tensor, which: list[int]) -> tuple[Tensor, Tensor]:
-    """Outputs [n, heads, value size] of these rows in order, and the state after them; in
-    double."""
-    share = rows.v.shape[1] // rows.k.shape[1]
-    state, out = state.double(), []
-    for i in which:
-        # [heads, key size, 1]
-        q, k = (x[i].double().repeat_interleave(share, 0)[:, :, None] for x in (rows.q, rows.k))
-        state = state * rows.decay[i].double()[:, None, None]
-        delta = (rows.v[i].double() - (state * k).sum(1)) * rows.beta[i].double()[:, None]
-        state = state + k * delta[:, None]
-        out.append((state * q).sum(1))
-    return torch.stack(out) if out else torch.zeros(0, *rows.v.shape[1:]), state
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(
     "sizes", [(1, 0, 0), (0, 4, 0), (2, 4, 2), (1, 2, 4), (1, 1, 1), (0, 0, 8), (0, 0, 0)], ids=str
@@ -83,11 +66,10 @@ def test_verify_follows_the_rule_and_commit_moves_by_the_kept_rows(
     layers = [torch.stack([x, torch.zeros_like(x)]) for x in (states, rows.k, deltas, rows.decay)]
     gated_delta_commit_torch(*layers, starts, ints(kept))
     for slot, (first, size) in enumerate(zip(starts.tolist(), sizes, strict=False)):
-        expected, _ = literal(rows, before[slot], list(range(first, first + size)))
-        torch.testing.assert_close(
-            out[first : first + size].double(), expected.double(), atol=1e-5, rtol=0
-        )
-        _, after = literal(rows, before[slot], list(range(first, first + kept[slot])))
+        group, keeps = (slice(first, first + count) for count in (size, kept[slot]))
+        expected, *_ = mixer_oracle.delta_rule(*(x[group] for x in rows), before[slot])
+        torch.testing.assert_close(out[group].double(), expected, atol=1e-5, rtol=0)
+        *_, after = mixer_oracle.delta_rule(*(x[keeps] for x in rows), before[slot])
         torch.testing.assert_close(layers[0][0, slot].double(), after, atol=1e-5, rtol=0)
         assert kept[slot] or torch.equal(layers[0][0, slot], before[slot])
     assert not layers[0][1].any()
@@ -124,7 +106,7 @@ def test_a_group_of_four_has_the_bits_of_four_windows_of_one(shape: tuple[int, i
 @pytest.mark.parametrize("count", [1, 5, 64, 65, 150])
 def test_a_prompt_follows_the_rule(shape: tuple[int, int, int, int], count: int):
     rows, states = some_rows(shape, count, seed=2)
-    expected, after = literal(rows, states[1], list(range(count)))
+    expected, _, after = mixer_oracle.delta_rule(*rows, states[1])
     out = gated_delta_prefill_torch(*rows[:3], rows.decay.log(), rows.beta, states[1])
     torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=0)
     torch.testing.assert_close(states[1].double(), after, atol=1e-4, rtol=0)

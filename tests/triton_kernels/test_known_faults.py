@@ -54,20 +54,23 @@ def commit(
     min_new: int = 0,
 ) -> tuple[list[int], int, int, int]:
     """(tokens, kept, next anchor, finish) of one slot."""
-    per_slot = [ints(value) for value in (ANCHOR, N, produced, produced + room, 1000, min_new)]
-    stops = torch.tensor(stop, dtype=torch.int32).reshape(1, -1)
-    inputs = (
-        ints(*picks),
-        torch.zeros(len(picks), dtype=torch.bool),
-        ints(ANCHOR, *drafts),
-        ints(0, len(picks)),
-        *per_slot,
-        stops,
+    given = accept.Inputs(
+        picks=ints(*picks),
+        faults=torch.zeros(len(picks), dtype=torch.bool),
+        ids=ints(ANCHOR, *drafts),
+        starts=ints(0, len(picks)),
+        anchors=ints(ANCHOR),
+        positions=ints(N),
+        produced=ints(produced),
+        max_new=ints(produced + room),
+        context=ints(1000),
+        min_new=ints(min_new),
+        stop_ids=torch.tensor(stop, dtype=torch.int32).reshape(1, -1),
+        stop_counts=ints(len(stop)),
     )
-    inputs = (*inputs, ints(len(stop)))
     with emulated(arch):
-        kept, tokens, anchors, finish = got = accept._launch(4, *inputs)
-    same(got, accept._twin(4, *inputs))
+        kept, tokens, anchors, finish = got = accept._launch(4, *given)
+    same(got, accept._twin(4, *given))
     return tokens[0, : int(kept)].tolist(), int(kept), int(anchors), int(finish)
 
 
@@ -114,20 +117,7 @@ def test_a09_stop_ids_are_banned_by_output_number(arch):
     window = Packed(
         *pack_window_torch(state.anchors, state.drafts, state.positions, ints(4), bucket=4)
     )
-    arguments = advance._check(
-        "accept",
-        state,
-        limits,
-        window,
-        logits,
-        None,
-        None,
-        4,
-        "rotate_grow",
-        0,
-        (1, 2, 4),
-        dense=True,
-    )
+    arguments = advance.arguments_of("accept", state, limits, window, logits=logits, rows=4)
     with emulated(arch):
         _, result = advance._launch(*arguments)
     assert result[:, 0].tolist() == [4, 3, STOP, 8, 9, 7, 0]
@@ -156,24 +146,11 @@ def test_a15_a_slot_without_drafts_gives_one_row_whatever_its_buffer_holds(arch)
         ints(5), ints(1000), ints(0), ints(3), torch.zeros(1, 0, dtype=torch.int32), ints(0)
     )
     window = Packed(*(torch.full((4,), 7, dtype=torch.int32) for _ in range(4)), ints(0, 0))
-    plan = advance._check(
-        "plan", state, limits, window, None, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True
-    )
+    plan = advance.arguments_of("plan", state, limits, window, rows=4)
     with emulated(arch):
         advance._launch(*plan)
-        accepted = advance._check(
-            "accept",
-            state,
-            limits,
-            window,
-            torch.eye(4),
-            None,
-            None,
-            4,
-            "rotate_grow",
-            0,
-            (1, 2, 4),
-            dense=True,
+        accepted = advance.arguments_of(
+            "accept", state, limits, window, logits=torch.eye(4), rows=4
         )
         _, result = advance._launch(*accepted)
     assert (window.ids.tolist(), window.starts.tolist()) == ([ANCHOR, 0, 0, 0], [0, 1])
@@ -213,20 +190,7 @@ def test_p05_proposals_come_from_the_slots_own_last_kept_row(arch):
         torch.zeros(3, 0, dtype=torch.int32),
         0 * three,
     )
-    arguments = advance._check(
-        "all",
-        state,
-        limits,
-        window,
-        logits,
-        hidden,
-        None,
-        8,
-        "rotate_grow",
-        0,
-        (1, 2, 4),
-        dense=True,
-    )
+    arguments = advance.arguments_of("all", state, limits, window, logits=logits, proposals=hidden)
     with emulated(arch):
         advance._launch(*arguments)
     assert state.drafts[:, 0].tolist() == [0, 101, 202]
@@ -248,31 +212,29 @@ def test_k09_row_counts_first_seen_in_a_capture_compile_nothing(arch):
             torch.zeros(bucket, dtype=torch.int32),
         )
         drafts = torch.zeros(slots, 3, dtype=torch.int32)
-        packed = pack._launch(per_slot, drafts, per_slot, per_slot, bucket)
-        accept._launch(
-            4, picks, faults, packed[0], packed[4], *[per_slot] * 6, per_slot[:, None], per_slot
+        packed = Packed(*pack._launch(per_slot, drafts, per_slot, per_slot, bucket))
+        limits = SlotLimits(*[per_slot] * 4, per_slot[:, None], per_slot)
+        given = accept.Inputs(
+            picks=picks,
+            faults=faults,
+            ids=packed.ids,
+            starts=packed.starts,
+            anchors=per_slot,
+            positions=per_slot,
+            produced=per_slot,
+            max_new=per_slot,
+            context=per_slot,
+            min_new=per_slot,
+            stop_ids=limits.stop_ids,
+            stop_counts=per_slot,
         )
-        state = [per_slot.clone() for _ in range(5)] + [drafts, ints(0)]
-        for logit, stage in ((logits, "all"), (logits, "accept"), (None, "plan")):
-            given = (
-                stage,
-                SlotState(*state),
-                SlotLimits(*[per_slot] * 4, per_slot[:, None], per_slot),
-                Packed(*packed),
-                logit,
-            )
-            advance._launch(
-                *advance._check(
-                    *given,
-                    None,
-                    vocab if logit is not None else None,
-                    bucket,
-                    "static_k",
-                    0,
-                    (1, 2, 4),
-                    dense=True,
-                )
-            )
+        accept._launch(4, *given)
+        state = SlotState(*(per_slot.clone() for _ in range(5)), drafts, ints(0))
+        plan = {"rows": bucket, "policy": "static_k"}
+        for stage in ("all", "accept", "plan"):
+            model = {} if stage == "plan" else {"logits": logits, "vocab": vocab}
+            tables = (stage, state, limits, packed)
+            advance._launch(*advance.arguments_of(*tables, **plan, **model))
 
     kernels = (
         argmax.row_argmax_kernel,
@@ -305,9 +267,7 @@ def test_a_window_without_rows_changes_nothing(arch):
     window = Packed(*(torch.zeros(4, dtype=torch.int32) for _ in range(4)), ints(0, 0, 0))
     before = [tensor.clone() for tensor in (*state, *window)]
     logits = torch.full((4, 9), math.nan)
-    arguments = advance._check(
-        "all", state, limits, window, logits, None, None, 4, "rotate_grow", 0, (1, 2, 4), dense=True
-    )
+    arguments = advance.arguments_of("all", state, limits, window, logits=logits, rows=4)
     with emulated(arch):
         _, result = advance._launch(*arguments)
     same((*state, *window), before)

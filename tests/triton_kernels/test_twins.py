@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.inputs.windows import DTYPES, WindowData, random_window
+from bench.reference import oracle
 from mtp.commit import commit_group
-from tests.support.kernels import oracle
 from triton_kernels import (
     accept_prefix_torch,
     advance_window_torch,
@@ -95,7 +95,7 @@ def test_advance(stage, data):
     picks, result = advance_window_torch(
         stage, state=state, window=window, **data.advance_arguments(stage)
     )
-    assert [tensor.tolist() for tensor in state] == want["state"]
-    assert [tensor.tolist() for tensor in window] == want["window"]
-    assert picks.tolist() == want["picks"]
-    assert result.tolist() == want["result"]
+    assert [tensor.tolist() for tensor in state] == list(want.state.values())
+    assert [tensor.tolist() for tensor in window] == want.window
+    assert picks.tolist() == want.picks
+    assert result.tolist() == want.result

@@ -1,5 +1,5 @@
-"""The plain-torch twins: accept against the commit rule, pack against a literal loop, picks
-against Python's max."""
+"""The plain-torch twins at other strides, paddings and extreme values than windows have: accept
+against the commit rule, pack and picks against the oracle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bench.reference import oracle
 from mtp.commit import Committed, commit_group
 from triton_kernels import accept_prefix_torch, pack_window_torch, row_argmax_torch
 
 INT = torch.int32
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-FINISH = (None, "stop", "length", "error")
 
 
 def ints(values: Any, *shape: int) -> Tensor:
@@ -93,7 +93,7 @@ def expected(slot: dict[str, Any]) -> tuple[int, list[int], int, int]:
         outcome.kept,
         tokens + [0] * (4 - len(tokens)),
         [slot["anchor"], *tokens][-1],
-        FINISH.index(outcome.finish),
+        oracle.FINISH.index(outcome.finish),
     )
 
 
@@ -216,17 +216,10 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=300, deadline=None)
 @given(batch=batches(), strided=st.booleans())
-def test_pack_equals_a_literal_loop(batch, strided):
+def test_pack_equals_the_oracle(batch, strided):
     slots, depth, bucket = len(batch["anchors"]), batch["depth"], batch["bucket"]
-    rows: list[tuple[int, int, int, int]] = []
-    starts = [0]
-    for slot in range(slots):
-        for index in range(batch["group_rows"][slot]):
-            token = batch["drafts"][slot][index - 1] if index else batch["anchors"][slot]
-            rows.append((token, batch["positions"][slot] + index, slot, index))
-        starts.append(len(rows))
-    rows += [(0, 0, 0, 0)] * (bucket - len(rows))
-
+    names = ("anchors", "drafts", "positions", "group_rows", "bucket")
+    want = oracle.pack(*(batch[name] for name in names))
     drafts = ints(batch["drafts"], slots, depth)
     arguments = [
         ints(batch["anchors"]),
@@ -238,8 +231,7 @@ def test_pack_equals_a_literal_loop(batch, strided):
         arguments = [torch.stack([tensor, tensor + 1000], -1)[..., 0] for tensor in arguments]
     packed = pack_window_torch(*arguments, bucket=bucket)
     assert all(tensor.dtype == INT for tensor in packed)
-    assert list(zip(*(tensor.tolist() for tensor in packed[:4]), strict=True)) == rows
-    assert packed.starts.tolist() == starts
+    assert [tensor.tolist() for tensor in packed] == want
 
 
 def test_packed_tables_do_not_share_memory():
@@ -285,17 +277,6 @@ VALUES = [
 ]
 
 
-def literal_pick(row: list[float], vocab: int, banned: list[int]) -> tuple[int, bool]:
-    if any(math.isnan(value) for value in row[:vocab]):
-        return 0, True
-    open_ids = [
-        column for column in range(vocab) if column not in banned and row[column] > -math.inf
-    ]
-    if not open_ids:
-        return 0, True
-    return max(open_ids, key=lambda column: row[column]), False  # max keeps the first of equals
-
-
 @st.composite
 def logit_rows(draw: st.DrawFn) -> dict[str, Any]:
     rows, width, most = draw(st.integers(1, 5)), draw(st.integers(1, 9)), draw(st.integers(0, 3))
@@ -327,14 +308,14 @@ def laid_out(logits: Tensor, layout: str) -> Tensor:
 
 @settings(max_examples=500, deadline=None)
 @given(case=logit_rows(), bans=st.booleans())
-def test_picks_equal_pythons_max(case, bans):
+def test_picks_equal_the_oracle(case, bans):
     logits = torch.tensor(case["logits"]).to(case["dtype"])
     width, banned = (
         logits.shape[1],
         [ids[:n] for ids, n in zip(case["banned"], case["counts"], strict=True)],
     )
     want = [
-        literal_pick(row, case["vocab"], banned[i] if bans else [])
+        oracle.pick(row, case["vocab"], banned[i] if bans else [])
         for i, row in enumerate(logits.tolist())
     ]
     options = {

@@ -31,7 +31,7 @@ from bench.inputs.recorded import layout
 from bench.ops.registry import Shape, Work, implementation
 from bench.reference import mixer_oracle, plain_mixers
 from bench.reference.plain_mixers import Groups
-from triton_kernels import attention, causal_conv, gated_delta
+from triton_kernels import attention, causal_conv, gated_delta, gated_delta_commit
 
 CLOSE = {"fp32": 1e-5, "bf16": 2e-2}  # of a result's largest number
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -117,7 +117,8 @@ def _attention_data(
         dtype=DTYPES[dtype],
         poison=FILL,
     )
-    return data, mixer_oracle.attention(data)
+    written = [new for new in (data.k, data.v) if new is not None]
+    return data, [mixer_oracle.attention(data), *_doubled(*written)]
 
 
 def _attention(call: Call, replays: bool) -> Callable[[Shape, torch.device], Work]:
@@ -243,13 +244,13 @@ _DELTA: dict[str, tuple[Call, Call]] = {
         lambda data, _: gated_delta.gated_delta_verify(
             *data.verify_arguments(), deltas=data.deltas
         ),
-        lambda arguments, _: gated_delta.gated_delta_commit(*arguments),
+        lambda arguments, _: gated_delta_commit.gated_delta_commit(*arguments),
     ),
     "twin": (
         lambda data, _: gated_delta.gated_delta_verify_torch(
             *data.verify_arguments(), deltas=data.deltas
         ),
-        lambda arguments, _: gated_delta.gated_delta_commit_torch(*arguments),
+        lambda arguments, _: gated_delta_commit.gated_delta_commit_torch(*arguments),
     ),
     "plain_torch": (
         lambda data, groups: plain_mixers.delta_verify(

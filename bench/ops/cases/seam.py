@@ -69,7 +69,7 @@ def _picks(call: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:
     def make(shape: Shape, device: torch.device) -> Work:
         data = _data(shape)
         logits = moved(data, device).logits
-        expected = [oracle.picks(data), [False] * shape["rows"]]
+        expected = oracle.picks(data)
         return Work(
             lambda: call(logits, vocab=data.vocab), expected, logits.nbytes + 5 * shape["rows"]
         )
@@ -87,20 +87,20 @@ def _(shape: Shape, device: torch.device) -> Work:
     logits = moved(data, device).logits
     return Work(
         lambda: plain_torch.picks(logits, data.vocab),
-        oracle.picks(data),
+        oracle.picks(data)[0],
         logits.nbytes + 4 * shape["rows"],
     )
 
 
 def _packing(data: WindowData) -> list[list[int]]:
     state = data.state
-    slots = oracle.Slots(
+    return oracle.pack(
         state.anchors.tolist(),
         state.drafts.tolist(),
         state.positions.tolist(),
         data.window.starts.diff().tolist(),
+        len(data.window.ids),
     )
-    return oracle.packed(slots, len(data.window.ids))
 
 
 def _pack(call: Callable[..., Any]) -> Callable[[Shape, torch.device], Work]:

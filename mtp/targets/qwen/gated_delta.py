@@ -11,7 +11,8 @@ from mtp.targets.layers.blocks import Place, PromptRows
 from mtp.targets.loading.weights import Shapes, Weights
 from mtp.targets.qwen.config import QwenConfig
 from triton_kernels.causal_conv import causal_conv_commit, causal_conv_prefill, causal_conv_verify
-from triton_kernels.gated_delta import gated_delta_commit, gated_delta_prefill, gated_delta_verify
+from triton_kernels.gated_delta import gated_delta_prefill, gated_delta_verify
+from triton_kernels.gated_delta_commit import gated_delta_commit
 
 
 class LinearState:

@@ -22,19 +22,21 @@ from triton_kernels import (
     attention,
     causal_conv,
     gated_delta,
+    gated_delta_commit,
     pack,
     split_attention,
 )
 
-PARTS = {
-    "accept": accept,
-    "advance": advance,
-    "argmax": argmax,
-    "attention": attention,
-    "causal_conv": causal_conv,
-}
 KERNELS = SimpleNamespace(
-    **PARTS, gated_delta=gated_delta, pack=pack, split_attention=split_attention
+    accept=accept,
+    advance=advance,
+    argmax=argmax,
+    attention=attention,
+    causal_conv=causal_conv,
+    gated_delta=gated_delta,
+    gated_delta_commit=gated_delta_commit,
+    pack=pack,
+    split_attention=split_attention,
 )
 STAGES = ("all", "accept", "plan")
 # of a result, values of about 1
@@ -85,9 +87,8 @@ def check_advance(
     for stage in stages:
         got, want = data.copy(), data.copy()
         options = data.advance_arguments(stage)
-        given = {"logits": None, "proposals": None, "vocab": None, "sizes": (1, 2, 4)} | options
-        arguments = kernels.advance._check(stage, got[0], window=got[1], dense=True, **given)
-        results = kernels.advance._launch(*arguments)
+        given = kernels.advance.arguments_of(stage, got[0], window=got[1], **options)
+        results = kernels.advance._launch(*given)
         twin = twins.advance_window_torch(stage, state=want[0], window=want[1], **options)
         same((*got[0], *got[1], *results), (*want[0], *want[1], *twin))
 
@@ -105,14 +106,15 @@ def close(got: torch.Tensor, want: torch.Tensor) -> None:
 def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
     """Verify up to the order of its sums; commit bit for bit, of what this verify left; a row
     alone bit for bit as in a group."""
-    delta, twin, before = kernels.gated_delta, to(data, "cpu"), data.states.clone()
-    out = delta._launch_verify(*data.verify_arguments(), deltas=data.deltas)
+    verify, commit = kernels.gated_delta._launch, kernels.gated_delta_commit._launch
+    twin, before = to(data, "cpu"), data.states.clone()
+    out = verify(*data.verify_arguments(), deltas=data.deltas)
     close(out, gated_delta.gated_delta_verify_torch(*twin.verify_arguments(), deltas=twin.deltas))
     close(data.deltas, twin.deltas)
     same([data.states], [before])
     got, want = data.commit_arguments(), data.commit_arguments()
-    delta._launch_commit(*got)
-    gated_delta.gated_delta_commit_torch(*want)
+    commit(*got)
+    gated_delta_commit.gated_delta_commit_torch(*want)
     same(got[:1], want[:1])
     rows = int(data.starts[-1])
     if rows and int(data.starts[1]) == rows:  # slot 0 alone: row by row
@@ -122,12 +124,10 @@ def check_gated_delta(data: DeltaData, kernels: Any = KERNELS) -> None:
             one = torch.ones_like(data.starts).index_fill_(0, torch.tensor([0]), 0)
             left = torch.empty_like(data.deltas[:1])
             same(
-                delta._launch_verify(q, k, v, decay, beta, states, one, deltas=left),
+                verify(q, k, v, decay, beta, states, one, deltas=left),
                 out[row : row + 1],
             )
-            delta._launch_commit(
-                states[None], k[None], left[None], decay[None], one, torch.ones_like(data.kept)
-            )
+            commit(states[None], k[None], left[None], decay[None], one, torch.ones_like(data.kept))
 
 
 def check_causal_conv(data: ConvData, kernels: Any = KERNELS) -> None:

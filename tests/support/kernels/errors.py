@@ -15,7 +15,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from bench.inputs.mixers import attention_data, to
-from tests.triton_kernels.test_attention_reference import reference
+from bench.reference import mixer_oracle
 from triton_kernels import attention
 
 CASES = [
@@ -52,7 +52,7 @@ def main() -> None:
                 softcap=softcap,
                 poison=3e4,
             )
-            want = reference(data)
+            want = mixer_oracle.attention(data)
             for i, work in enumerate((attention._launch, attention.window_attention_torch)):
                 given = to(data, "cpu")
                 error = (

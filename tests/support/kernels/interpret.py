@@ -32,10 +32,12 @@ FILES = (
     "argmax.py",
     "pack.py",
     "accept.py",
+    "commit.py",
     "advance.py",
     "plan.py",
     "causal_conv.py",
     "gated_delta.py",
+    "gated_delta_commit.py",
     "split_attention.py",
 )
 

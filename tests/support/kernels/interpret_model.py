@@ -22,7 +22,7 @@ from mtp.drafters import load_gemma_assistant
 from mtp.targets import load_target
 from tests.support.gemma_checkpoints import FULL, SLIDING, write_assistant, write_gemma4
 from tests.support.kernels.dot import sum_in_order
-from triton_kernels import attention, causal_conv, gated_delta, pack_window
+from triton_kernels import attention, causal_conv, gated_delta, gated_delta_commit, pack_window
 
 HYBRID: dict[str, Any] = {
     "model_type": "qwen3_5_text",
@@ -52,10 +52,10 @@ WINDOWS = [
 def on_kernels() -> ExitStack:
     """What the operations do on a GPU, on CPU tensors."""
     stack = ExitStack()
-    for module in (causal_conv, gated_delta):
-        stack.enter_context(mock.patch.object(module, "_verify", module._launch_verify))
-        stack.enter_context(mock.patch.object(module, "_commit", module._launch_commit))
-    stack.enter_context(mock.patch.object(attention, "_operation", attention._launch))
+    stack.enter_context(mock.patch.object(causal_conv, "_verify", causal_conv._launch_verify))
+    stack.enter_context(mock.patch.object(causal_conv, "_commit", causal_conv._launch_commit))
+    for module in (gated_delta, gated_delta_commit, attention):
+        stack.enter_context(mock.patch.object(module, "_operation", module._launch))
     return stack
 
 

@@ -23,6 +23,7 @@ from triton_kernels import (
     attention,
     causal_conv,
     gated_delta,
+    gated_delta_commit,
     pack,
     split_attention,
 )
@@ -54,17 +55,16 @@ def advance_window(stage: str, policy: str, k: int = 0) -> Any:
     limits = SlotLimits(*(zeros(4) for _ in range(4)), zeros(4, 16), zeros(4))
     window = Packed(*(zeros(8) for _ in range(4)), zeros(5))
     logits = None if stage == "plan" else zeros(8, 4096, dtype=torch.bfloat16)
-    arguments = advance._check(
-        stage, state, limits, window, logits, None, None, 8, policy, k, (1, 2, 4), dense=True
-    )
-    return advance._launch(*arguments)
+    options: dict[str, Any] = {"rows": 8, "policy": policy, "k": k}
+    given = advance.arguments_of(stage, state, limits, window, logits=logits, **options)
+    return advance._launch(*given)
 
 
 def floats(*shape: int) -> torch.Tensor:
     return zeros(*shape, dtype=torch.float32)
 
 
-def gated_delta_verify() -> Any:
+def delta_verify() -> Any:
     rows = (
         floats(8, 16, 128),
         floats(8, 16, 128),
@@ -72,14 +72,12 @@ def gated_delta_verify() -> Any:
         floats(8, 32),
         floats(8, 32),
     )
-    return gated_delta._launch_verify(
-        *rows, floats(4, 32, 128, 128), zeros(5), deltas=floats(8, 32, 128)
-    )
+    return gated_delta._launch(*rows, floats(4, 32, 128, 128), zeros(5), deltas=floats(8, 32, 128))
 
 
-def gated_delta_commit() -> Any:
+def delta_commit() -> Any:
     left = (floats(2, 8, 16, 128), floats(2, 8, 32, 128), floats(2, 8, 32))
-    return gated_delta._launch_commit(floats(2, 4, 32, 128, 128), *left, zeros(5), zeros(4))
+    return gated_delta_commit._launch(floats(2, 4, 32, 128, 128), *left, zeros(5), zeros(4))
 
 
 WINDOW: dict[str, Callable[[], Any]] = {
@@ -95,8 +93,8 @@ WINDOW: dict[str, Callable[[], Any]] = {
     "advance_window all static_k": lambda: advance_window("all", "static_k", 3),
 }
 STATE: dict[str, Callable[[], Any]] = {
-    "gated_delta_verify": gated_delta_verify,
-    "gated_delta_commit": gated_delta_commit,
+    "gated_delta_verify": delta_verify,
+    "gated_delta_commit": delta_commit,
     "causal_conv_verify": lambda: causal_conv._launch_verify(
         floats(8, 8192), floats(4, 8192), floats(4, 3, 8192), zeros(5)
     ),
