@@ -64,6 +64,7 @@ def test_bad_values_are_refused_in_one_line(override, message):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_bad_values_are_refused_once_before_any_job_of_a_sweep():
     command = [
         sys.executable,

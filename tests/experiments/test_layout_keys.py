@@ -66,6 +66,7 @@ def test_the_experiment_is_keys_by_slots_by_capacities():
     } == {("exact", 8, 64)}
 
 
+@pytest.mark.slow
 def test_a_run_reports_its_cache_and_says_that_it_gave_up(tmp_path):
     options = [
         "layout=slots",

@@ -120,6 +120,7 @@ def test_tokens_that_differ_from_plain_decoding_fail_the_run(tmp_path):
     assert "parity: NOT exact" in reported.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_is_never_written_twice(tmp_path):
     once = ["plain=false", "parity=off", "hydra.run.dir=here"]
     assert run(tmp_path, *once).returncode == 0
@@ -133,6 +134,7 @@ def test_a_folder_is_never_written_twice(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_workload_file_with_priorities_arrivals_and_limits(tmp_path):
     lines = [
         {"id": "[/b]", "prompt": "def f(x):", "max_new_tokens": 5},
@@ -175,6 +177,7 @@ def test_requests_that_cannot_be_served_exit_with_2_and_one_line(tmp_path, line,
     assert len(ran.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -185,6 +188,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
     assert len(ran.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_H01_on_the_model_a_failing_job_of_a_sweep_is_named_and_the_others_complete(tmp_path):
     (tmp_path / "long.jsonl").write_text(json.dumps({"prompt_ids": [1] * 2000}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"prompt_ids": [5, 6, 7]}))

@@ -32,10 +32,12 @@ def test_windows_of_both_policies_with_bans_stops_and_proposals():
     interpret(5, 10)
 
 
+@pytest.mark.slow
 def test_faults_planted_in_the_attention_kernels_are_noticed():
     interpret(program="interpret_faults")
 
 
+@pytest.mark.slow
 def test_a_whole_model_on_the_kernels_gives_what_it_gives_on_the_twins():
     interpret(program="interpret_model")
 

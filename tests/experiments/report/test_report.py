@@ -240,6 +240,7 @@ def test_html_in_prompts_names_and_errors_stays_text(tmp_path):
     assert r"tag=b\|\`c\`" in markdown
 
 
+@pytest.mark.slow
 def test_pictures_of_an_earlier_report_do_not_stay(tmp_path):
     run = write_run(tmp_path / "a")
     report(tmp_path)

@@ -115,6 +115,7 @@ def test_H01_every_failure_is_kept_and_told_the_others_complete_and_the_same_com
         assert {"git_commit", "versions"} <= config.keys()
 
 
+@pytest.mark.slow
 def test_H05_H07_folders_are_safe_and_found_by_config_and_inputs_are_the_launch_folders(
     tmp_path,
 ):
@@ -176,6 +177,7 @@ def test_a_sweep_is_refused_once_before_any_job(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_at_once_and_marks_no_job_as_failed(tmp_path):
     long = command("seed=range(0,3)", "workload.requests=2000", "max_new_tokens=500")
     started = subprocess.Popen(

@@ -108,6 +108,7 @@ def test_killed_while_fitting_the_same_command_ends_with_the_same_weights(
         made(out, data)
 
 
+@pytest.mark.slow
 def test_killed_while_collecting_only_what_is_missing_is_collected(
     sidecar, data, tmp_path, monkeypatch
 ):

@@ -256,6 +256,7 @@ def test_bad_values_are_refused_in_one_line_before_anything_runs(overrides, mess
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_recording_that_was_changed_is_refused(go):
     folder, _ = go("experiment=record", *MODEL)
     tapes = read_tapes(folder / "tape.parquet")

@@ -135,7 +135,7 @@ def test_with_a_queue_every_window_is_the_one_that_the_host_would_plan_from_the_
     assert len({tuple(plan) for plan in plans}) > 5
 
 
-@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("captured", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_with_a_queue_every_request_has_the_tokens_it_has_alone(folder, target, texts, captured):
     todo = requests(9)
     for kind, policy in (("replay", RotateGrow()), ("mtp", StaticK(1)), ("lookup", RotateGrow())):

@@ -114,7 +114,9 @@ def synthetic_engine(slots, requests, *, new, rows=8, arrival_s=lambda n: 0.0):
     return engine
 
 
-@pytest.mark.parametrize(("slots", "requests"), [(32, 10_000), (1024, 1500)])
+@pytest.mark.parametrize(
+    ("slots", "requests"), [pytest.param(32, 10_000, marks=pytest.mark.slow), (1024, 1500)]
+)
 def test_thousands_of_requests_and_of_slots(slots, requests):
     engine = synthetic_engine(slots, requests, new=2, rows=512, arrival_s=lambda n: 0.001 * n)
     finished = engine.run()

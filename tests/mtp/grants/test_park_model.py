@@ -69,7 +69,9 @@ def run(target, drafter, requests, grants, policy=None):
 
 
 @pytest.mark.parametrize("kind", DRAFTERS)
-@pytest.mark.parametrize("budget", [1, 2, 5])
+@pytest.mark.parametrize(
+    "budget", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_a_park_costs_no_acceptance(target, budget, kind):
     """Both jobs of the two-job schedule run the very rounds they run alone."""
     drafter = DRAFTERS[kind](target)

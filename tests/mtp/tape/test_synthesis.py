@@ -25,6 +25,7 @@ def test_a_profile_s_survival_is_met(name):
     np.testing.assert_allclose(survival(tape), PROFILES[name].chain(7), atol=0.012)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("correlation", "spread"), [(0.0, 1.5), (0.95, 1.5), (0.8, 0.0), (0.8, 3.0)]
 )
@@ -80,6 +81,7 @@ def test_the_confidence_tells_right_from_wrong_as_well_as_asked(regime, asked):
         assert confidence.std() > 0.05  # it looks like one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_slope_1_and_offset_0_are_calibrated_and_others_are_off_as_told(depth):
     matches = np.array(Tape.drawn(Synthesis("prose"), LONG, seed=5).matches[:-7])

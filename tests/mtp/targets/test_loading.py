@@ -77,7 +77,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="reads a process's peak where Linux keeps it"
 )
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("dtype", ["bf16", pytest.param("fp32", marks=pytest.mark.slow)])
 def test_peak_memory_is_that_of_the_weights(large: tuple[Path, int], dtype: str):
     folder, numbers = large
     out = subprocess.run(
