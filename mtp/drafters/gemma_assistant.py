@@ -18,7 +18,8 @@ from mtp.targets.gemma.layers import OWN, GemmaBlock
 from mtp.targets.layers.blocks import Norm, WindowRows, prefixed
 from mtp.targets.layers.rope import Rope, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
-from mtp.targets.loading.weights import Shapes, Weights
+from mtp.targets.loading.tied import may_lack, name_of_head
+from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
 from mtp.targets.protocol import Target, TextTarget
 from triton_kernels import Packed
 
@@ -85,7 +86,8 @@ class GemmaAssistant:
         optional = [
             f"model.layers.{i}.self_attn.{name}" for i in range(len(text.forms)) for name in OWN
         ]
-        optional.append("lm_head.weight" if text.tied else "model.embed_tokens.weight")
+        # its tokens are read from the target's embedding
+        optional += may_lack(self._checkpoint, text.tied) or [EMBEDDING]
         w = self._checkpoint.read(
             assistant_shapes(config),
             prefixes=PARTS,
@@ -100,7 +102,7 @@ class GemmaAssistant:
             for i, form in enumerate(text.forms)
         ]
         self.norm = Norm(w.tensor("model.norm.weight"), text.eps, text.norm_offset)
-        head = w.tensor("model.embed_tokens.weight" if text.tied else "lm_head.weight")
+        head = w.tensor(name_of_head(w, text.tied))
         self.head: Head = (
             ClusteredHead(w.under("masked_embedding."), head, config)
             if config.clusters
@@ -193,8 +195,8 @@ def assistant_shapes(config: AssistantConfig) -> Shapes:
     """Every tensor of an assistant, by name."""
     text = config.text
     shapes: Shapes = {
-        "model.embed_tokens.weight": (text.vocab, text.hidden),
-        "lm_head.weight": (text.vocab, text.hidden),
+        EMBEDDING: (text.vocab, text.hidden),
+        HEAD: (text.vocab, text.hidden),
         "model.norm.weight": (text.hidden,),
         "pre_projection.weight": (text.hidden, 2 * config.backbone),
         "post_projection.weight": (config.backbone, text.hidden),

@@ -5,6 +5,7 @@ It is one attention layer, rarely several.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -22,11 +23,14 @@ from mtp.targets.layers.blocks import Block, Norm, PromptRows, WindowRows, prefi
 from mtp.targets.layers.rope import Rope, Rotation, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.config import FULL
-from mtp.targets.loading.weights import Shapes
+from mtp.targets.loading.weights import Shapes, Weights
 from mtp.targets.protocol import Target, TextTarget
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.family import block, block_shapes
 from triton_kernels import Packed
+
+# what is the target's; some files repeat it
+SHARED = ("embed_tokens.weight", "lm_head.weight")
 
 
 class QwenMtp:
@@ -89,9 +93,15 @@ class QwenMtp:
         # [draft vocab, hidden]
         self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]
         shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
+        repeated = {f"mtp.{name}": (config.vocab, config.hidden) for name in SHARED}
         w = self._checkpoint.read(
-            shapes, prefixes=("mtp.",), dtype=target.dtype, device=target.device
+            shapes | repeated,
+            prefixes=("mtp.",),
+            optional=repeated,
+            dtype=target.dtype,
+            device=target.device,
         ).under("mtp.")
+        _check_shared(w, target, str(self._checkpoint.path))
         eps, offset = config.eps, config.dialect.norm_offset
         self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
@@ -208,6 +218,22 @@ def head_config(checkpoint: Checkpoint) -> QwenConfig:
             f"supported: 1 to {MAX_DEPTH}"
         )
     return config
+
+
+def _check_shared(w: Weights, target: TextTarget, path: str) -> None:
+    """Raises ValueError, one line, where what a file repeats of the target is not the same."""
+    own: dict[str, Callable[[], Tensor]] = {
+        "embed_tokens.weight": lambda: target.embed(
+            torch.arange(target.limits.vocab, device=target.device)
+        ),
+        "lm_head.weight": lambda: target.head,
+    }
+    for name in SHARED:
+        if name in w and not torch.equal(w.tensor(name), own[name]()):
+            raise ValueError(
+                f"checkpoint {path}: mtp.{name} differs from the target's {name}, expected the "
+                "same tensor or none (an MTP head of its own is not supported)"
+            )
 
 
 def mtp_shapes(config: QwenConfig, fused: bool = True) -> Shapes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mtp.targets.loading.checkpoint import Checkpoint
-
-EMBEDDING = "model.embed_tokens.weight"
+from mtp.targets.loading.weights import EMBEDDING, HEAD
 
 
 def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
@@ -36,13 +35,21 @@ def draft_vocab_of(checkpoint: Checkpoint) -> tuple[int, ...] | None:
 
 def about_target(target: Checkpoint) -> dict[str, Any]:
     """`mtp_target` of a sidecar that is written for this checkpoint."""
-    return {"embedding": target.fingerprint(EMBEDDING)}
+    found = {
+        key: target.fingerprint(name)
+        for key, name in (("embedding", EMBEDDING), ("head", HEAD))
+        if target.holds(name)
+    }
+    if found.get("head") == found.get("embedding"):  # tied
+        del found["head"]
+    return found
 
 
 def check_target_of(checkpoint: Checkpoint, target: Checkpoint) -> None:
     """Raises ValueError, one line, for another target than the one the sidecar was trained with."""
     wanted = checkpoint.config.get("mtp_target")
-    if wanted is not None and wanted != about_target(target):
+    theirs = about_target(target)
+    if wanted is not None and wanted != {key: theirs.get(key) for key in wanted}:
         raise ValueError(
             f"the drafter of {checkpoint.path} was trained with a target of other weights than "
             f"{target.path}: expected the checkpoint it was trained with"

@@ -18,7 +18,8 @@ from mtp.targets.layers.attention import KvCache
 from mtp.targets.layers.blocks import Norm, Place, prefixed
 from mtp.targets.layers.rope import Rope, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
-from mtp.targets.loading.weights import Shapes, Weights
+from mtp.targets.loading.tied import embedding_and_head, may_lack
+from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
 
 
 class GemmaTarget(DecoderTarget):
@@ -30,14 +31,13 @@ class GemmaTarget(DecoderTarget):
             if form.shared
             for name in OWN
         ]
-        optional = shared + (["lm_head.weight"] if config.tied else [])
+        optional = shared + may_lack(checkpoint, config.tied)
         return checkpoint.read(
             model_shapes(config), prefixes=("model.", "lm_head."), optional=optional, **options
         )
 
     def build(self, config: GemmaConfig, w: Weights) -> None:
-        self.embedding = w.tensor("model.embed_tokens.weight")
-        self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
+        self.embedding, self.head = embedding_and_head(w, config.tied)
         self.scale, self.softcap = rounded(config.hidden**0.5, self.dtype), config.softcap
         self.per_layer = (
             PerLayerInputs(w.under("model."), config, self.dtype) if config.per_layer else None
@@ -86,9 +86,9 @@ class GemmaTarget(DecoderTarget):
 def model_shapes(config: GemmaConfig) -> Shapes:
     """Every tensor of the target, by name."""
     shapes: Shapes = {
-        "model.embed_tokens.weight": (config.vocab, config.hidden),
+        EMBEDDING: (config.vocab, config.hidden),
+        HEAD: (config.vocab, config.hidden),
         "model.norm.weight": (config.hidden,),
-        "lm_head.weight": (config.vocab, config.hidden),
     }
     if config.per_layer:
         shapes |= prefixed("model.", PerLayerInputs.shapes(config))

@@ -14,7 +14,15 @@ import torch
 
 from mtp.files import is_lfs_pointer
 from mtp.targets.loading.config import part_in
-from mtp.targets.loading.weights import STORED_AS, Progress, Stored, Weights, stored_in
+from mtp.targets.loading.weights import (
+    EMBEDDING,
+    HEAD,
+    STORED_AS,
+    Progress,
+    Stored,
+    Weights,
+    stored_in,
+)
 
 MIB = 1 << 20
 NAMED = 20  # tensors that one error names at most
@@ -67,7 +75,7 @@ class Checkpoint:
         named = self.config.get("dtype") or self.config.get("torch_dtype")
         if named is not None:
             return getattr(torch, str(named).removeprefix("torch."), None)
-        embedding = self._stored.get("model.embed_tokens.weight")
+        embedding = self._stored.get(EMBEDDING) or self._stored.get(HEAD)
         return STORED_AS.get(embedding.dtype) if embedding is not None else None
 
     def matrices(self) -> Counter[tuple[int, int]]:
@@ -81,8 +89,8 @@ class Checkpoint:
             if name.startswith(("model.", "lm_head.")) and len(one.shape) == 2
         }
         shapes.pop("model.embed_tokens_per_layer.weight", None)
-        if "lm_head.weight" in shapes:
-            shapes.pop("model.embed_tokens.weight", None)
+        if HEAD in shapes:
+            shapes.pop(EMBEDDING, None)
         return Counter((shape[0], shape[1]) for shape in shapes.values())
 
     def fingerprint(self, name: str) -> str:

@@ -21,7 +21,7 @@ class TextConfig(ABC):
     vocab: int
     hidden: int
     eps: float
-    tied: bool  # the head is the embedding
+    tied: bool  # tie_word_embeddings: see `mtp/targets/loading/tied.py`
     layer_types: tuple[str, ...]
     max_positions: int
 

@@ -20,6 +20,7 @@ STORED_AS = {
     "I64": torch.int64,
     "I32": torch.int32,
 }
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 PIECE = 1 << 24  # bytes of a file that are in memory at a time
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
@@ -92,8 +93,23 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._stored
 
+    @property
+    def folder(self) -> Path:
+        return next(iter(self._stored.values())).file.parent
+
     def shape(self, name: str) -> tuple[int, ...]:
         return self._stored[self._prefix + name].shape
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two tensors are equal in the dtype of the model."""
+        one, other = (
+            self._files.view(self._stored[self._prefix + name]) for name in (first, second)
+        )
+        lines = max(1, PIECE // (one.element_size() * max(1, one[0].numel())))
+        return all(
+            torch.equal(mine.to(self.dtype), theirs.to(self.dtype))
+            for mine, theirs in zip(one.split(lines), other.split(lines), strict=True)
+        )
 
     def tensor(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
         """As it is stored, converted. dtype: another than the model's, for what must not be

@@ -14,7 +14,8 @@ from mtp.targets.layers.experts import Experts
 from mtp.targets.layers.rope import Rope, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.config import FULL, LINEAR
-from mtp.targets.loading.weights import Shapes, Weights
+from mtp.targets.loading.tied import embedding_and_head, may_lack
+from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.gated_delta import GatedDelta, LinearState
 
@@ -22,15 +23,14 @@ from mtp.targets.qwen.gated_delta import GatedDelta, LinearState
 class QwenTarget(DecoderTarget):
     @staticmethod
     def weights(checkpoint: Checkpoint, config: QwenConfig, **options: Any) -> Weights:
-        optional = ["lm_head.weight"] if config.tied else []
+        optional = may_lack(checkpoint, config.tied)
         shapes = model_shapes(config, fused=not checkpoint.holds("model.layers.0.mlp.experts.0."))
         return checkpoint.read(
             shapes, prefixes=("model.", "lm_head."), optional=optional, **options
         )
 
     def build(self, config: QwenConfig, w: Weights) -> None:
-        self.embedding = w.tensor("model.embed_tokens.weight")
-        self.head = self.embedding if config.tied else w.tensor("lm_head.weight")
+        self.embedding, self.head = embedding_and_head(w, config.tied)
         self.ropes[FULL] = Rope(
             frequencies(config.rope), config.head_size, self.limits.context, self.device
         )
@@ -79,9 +79,9 @@ def block_shapes(config: QwenConfig, layer_type: str, fused: bool = True) -> Sha
 def model_shapes(config: QwenConfig, fused: bool = True) -> Shapes:
     """Every tensor of the target, by name."""
     shapes: Shapes = {
-        "model.embed_tokens.weight": (config.vocab, config.hidden),
+        EMBEDDING: (config.vocab, config.hidden),
+        HEAD: (config.vocab, config.hidden),
         "model.norm.weight": (config.hidden,),
-        "lm_head.weight": (config.vocab, config.hidden),
     }
     for i, kind in enumerate(config.layer_types):
         shapes |= prefixed(f"model.layers.{i}.", block_shapes(config, kind, fused))
