@@ -13,11 +13,21 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from mtp.checks import check_integer
 from mtp.errors import print_error
 from mtp.executor import Executor, Outcome, check_fits, device_planner
 from mtp.grants import Discipline, Everyone
 from mtp.layouts import Eager, Layout
-from mtp.policies import Deciding, Decision, Learning, Policy, SlotResult, WindowResult, declines_of
+from mtp.policies import (
+    Deciding,
+    Decision,
+    Learning,
+    LivePolicy,
+    Policy,
+    SlotResult,
+    WindowResult,
+    declines_of,
+)
 from mtp.profiling import profiled
 from mtp.records import InFlight, Round, Step, round_of
 from mtp.request import Finish, Finished, Request, Stream
@@ -41,8 +51,7 @@ class Engine:
         on_tokens: Callable[[str, Sequence[int]], None] | None = None,  # (request id, committed)
     ) -> None:
         for name, value in (("slots", slots), ("rows", rows), ("prefill_chunk", prefill_chunk)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}, expected at least 1")
+            check_integer(name, value, 1)
         if rows < min(policy.sizes):
             raise ValueError(
                 f"rows is {rows}, expected at least the smallest group size ({min(policy.sizes)})"
@@ -50,8 +59,12 @@ class Engine:
         self._device_planner = device_planner(executor, policy, rows)
         self.executor = executor
         self.rows = rows
-        self.learning = policy.open() if isinstance(policy, Learning) else None
-        self.policy: Deciding = self.learning or policy  # type: ignore[assignment]
+        self.policy: Deciding
+        self.learning: LivePolicy | None = None
+        if isinstance(policy, Learning):
+            self.policy = self.learning = policy.open()
+        else:
+            self.policy = policy
         self._declines = declines_of(self.policy)
         self.grants = (grants or Everyone()).open(slots)
         self.layout = layout or Eager(executor.now)
@@ -134,18 +147,16 @@ class Engine:
             self._cancelled = False
         for stream in [stream for stream in self.streams.values() if stream.cancelled]:
             self._end(stream, "cancelled")
-        self._promote()
         self._admit()
         if self._in_flight and any(stream.prefilling for stream in self.streams.values()):
             self._collect(0)  # prefills and windows alternate as if the host planned
-            self._promote()
             self._admit()
         return self.scheduler.next() if self.streams else None
 
     @profiled("host")
-    def _promote(self) -> None:
-        """Free grants go to the ring's next. A waiter gets its slot here; a cancelled one ends
-        with what it has."""
+    def _admit(self) -> None:
+        """Free grants go to the ring's next: a waiter gets its slot, a cancelled one ends with what
+        it has. Then free slots go to the queue's next."""
         for request, stream, picked in self.scheduler.promoted(self._declines):
             if picked == "cancelled" and stream:
                 self._end(stream, "cancelled")
@@ -153,11 +164,8 @@ class Engine:
                 self._file(request, None, "cancelled")
             elif stream is None:
                 self._seat(request)
-
-    @profiled("host")
-    def _admit(self) -> None:
-        now = self.executor.now()
-        for request in self.scheduler.arrived(now - self.began_s, self._declines):
+        elapsed_s = self.executor.now() - self.began_s
+        for request in self.scheduler.arrived(elapsed_s, self._declines):
             self._seat(request)
 
     def _seat(self, request: Request) -> None:
@@ -194,11 +202,10 @@ class Engine:
         if outcome is not None:
             stream.position = end - 1
             result = SlotResult.of(stream, 0, outcome)
-            self._observe((result,), 1, 0, depth, self.executor.now() - begin_s)
+            self._observe(WindowResult((result,), 1, 0, depth, self.executor.now() - begin_s))
             self._book([(stream, outcome)], stream.prefill_s)
-        end_s = self.executor.now()
-        step = Step("prefill", end - begin, begin_s, end_s, speculative=schedule.speculative)
-        self.steps.append(step)
+        times = begin_s, self.executor.now()
+        self.steps.append(Step("prefill", end - begin, *times, speculative=schedule.speculative))
 
     # ---- decide, launch
 
@@ -242,8 +249,7 @@ class Engine:
             return None
         if decision is not None:
             self.scheduler.launched(schedule, decision.plan)
-        turn = schedule.speculative
-        return InFlight(window, streams, depth, phases, turn, begin_s, start_s)
+        return InFlight(window, streams, depth, phases, schedule.speculative, (begin_s, start_s))
 
     # ---- book
 
@@ -262,37 +268,26 @@ class Engine:
     def _book_window(self, in_flight: InFlight, outcomes: Sequence[Outcome]) -> None:
         """Every slot of the window, but for those whose request has ended since its launch."""
         end_s = self.executor.now()
-        begin_s = max(in_flight.begin_s, self._collected_s)
-        start_s = max(in_flight.start_s, self._collected_s)
-        groups, padded = in_flight.window.groups, in_flight.window.padded
-        rows = sum(group.rows for group in groups)
-        live = [
-            (stream, group, outcome)
-            for group, outcome in zip(groups, outcomes, strict=True)
-            if self.streams.get(group.slot) is (stream := in_flight.streams[group.slot])
-        ]
-        results = tuple(
-            SlotResult.of(stream, group.rows, outcome) for stream, group, outcome in live
-        )
+        begin_s, start_s = (max(s, self._collected_s) for s in in_flight.times)
+        rows, padded = sum(g.rows for g in in_flight.window.groups), in_flight.window.padded
+        live = in_flight.live(self.streams, outcomes)
+        results = tuple(SlotResult.of(stream, group.rows, got) for stream, group, got in live)
         seconds = end_s - begin_s - in_flight.phases.capture
-        self._observe(results, rows, padded, in_flight.depth, seconds)
+        self._observe(WindowResult(results, rows, padded, in_flight.depth, seconds))
+        times = start_s - self.began_s, end_s - self.began_s
         for stream, group, outcome in live:
-            times = start_s - self.began_s, end_s - self.began_s
             self.rounds.append(round_of(self.windows, stream, group, outcome, *times))
             stream.rounds += 1
             stream.accepted += outcome.committed.accepted
         self._book([(stream, outcome) for stream, _, outcome in live], end_s - start_s)
         self.windows += bool(live)
         self._collected_s = self.executor.now()
-        times = begin_s, self._collected_s
-        phases, speculative = in_flight.phases, in_flight.speculative
-        self.steps.append(Step("window", rows, *times, padded, phases, speculative))
+        how = padded, in_flight.phases, in_flight.speculative
+        self.steps.append(Step("window", rows, begin_s, self._collected_s, *how))
 
-    def _observe(
-        self, results: tuple[SlotResult, ...], rows: int, padded: int, depth: int, seconds: float
-    ) -> None:
+    def _observe(self, result: WindowResult) -> None:
         if self.learning:
-            self.learning.observe(WindowResult(results, rows, padded, depth, seconds))
+            self.learning.observe(result)
 
     def _book(self, booked: Sequence[tuple[Stream, Outcome]], seconds: float) -> None:
         """What was committed moves the streams of a step: tokens, position and held drafts

@@ -3,7 +3,7 @@ booking."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mtp.executor import Outcome, PhaseTimes, StagedWindow
@@ -70,8 +70,17 @@ class InFlight:
     depth: int
     phases: PhaseTimes
     speculative: bool
-    begin_s: float  # of the step
-    start_s: float  # of the launch
+    times: tuple[float, float]  # when its step began, and its launch
+
+    def live(
+        self, streams: Mapping[int, Stream], outcomes: Sequence[Outcome]
+    ) -> list[tuple[Stream, Group, Outcome]]:
+        """The window's slots but for those whose request has ended since the launch."""
+        return [
+            (stream, group, outcome)
+            for group, outcome in zip(self.window.groups, outcomes, strict=True)
+            if streams.get(group.slot) is (stream := self.streams[group.slot])
+        ]
 
 
 def round_of(
