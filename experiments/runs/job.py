@@ -116,7 +116,9 @@ def run_on(
             f"{failed[0].error}"
         )
     if settings.parity == "exact" and not parity.exact:
-        raise ParityError(f"tokens differ from plain decoding: {parity.first_difference}")
+        raise ParityError(
+            f"tokens differ from plain decoding: {parity.first_difference}{runtime.advice()}"
+        )
     if isinstance(engine.learning, Recording):
         write_recording(folder, engine.learning, runtime.requests, executor.limits)
         console.print(

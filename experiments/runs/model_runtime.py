@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,29 @@ class ModelRuntime:
         )
         if reason := getattr(target, "dtype_reason", ""):
             console.print(reason)
-        equal = bit_equal_row_counts(
-            target.linear_weights(), rows=max((settings.rows, *settings.buckets.sizes))
-        )
+        equal = self._equal_rows
         console.print(f"row counts with bit-equal products here: {', '.join(map(str, equal))}")
-        if not settings.buckets.tight and not set(settings.buckets.sizes) <= set(equal):
-            console.print(
-                "[yellow]a bucket is not among them: tokens may differ from plain decoding[/yellow]"
-            )
+        if advice := self.advice():
+            console.print(f"[yellow]tokens may differ from plain decoding{advice}[/yellow]")
+
+    @cached_property
+    def _equal_rows(self) -> tuple[int, ...]:
+        settings = self.spec.settings
+        most = max((settings.rows, *settings.buckets.sizes))
+        return bit_equal_row_counts(self._made.target.linear_weights(), rows=most)
+
+    def advice(self) -> str:
+        """Buckets that hold, where the run's row counts are not bit-equal on this device."""
+        settings, equal = self.spec.settings, self._equal_rows
+        used = settings.buckets.sizes or range(2, settings.rows + 1)
+        if set(used) <= set(equal):
+            return ""
+        holding = sorted({n for n in (4, 8) if n in equal and n < settings.rows} | {equal[-1]})
+        said = Buckets(tuple(holding)).describe().replace(" ", "")
+        return (
+            f": products are bit-equal here for {', '.join(map(str, equal))} rows, "
+            f"buckets={said} would hold"
+        )
 
     def executor(self) -> ModelExecutor:
         settings, policy = self.spec.settings, self.spec.policy

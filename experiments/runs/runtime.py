@@ -50,6 +50,10 @@ class Runtime(Protocol):
         """See `compare`."""
         ...
 
+    def advice(self) -> str:
+        """What would make tokens that differ exact, as the end of a line; empty: nothing known."""
+        ...
+
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:
         """Seconds spent so that first calls do not count."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer
 
 from experiments.config.build import absolute, build, folder
 from experiments.config.checks import BadInput
+from experiments.runs.dates import today
 from experiments.runs.loading import Loading
 from experiments.runs.spec import RunSpec
 from experiments.workloads.chat import chat_of
@@ -45,7 +47,7 @@ def setup(spec: RunSpec, config: DictConfig) -> Setup:
     settings = spec.settings
     assert isinstance(spec.workload, PromptFile)
     assert spec.device is not None
-    rows = max((settings.rows, *settings.buckets.sizes))
+    rows = max((2, settings.rows, *settings.buckets.sizes))  # 2: see `fewest_rows`
     path = folder("target.path", config.target)
     torch.set_num_threads(config.device.threads or threads_for(Checkpoint(path)))
     options = {"slots": settings.slots, "device": spec.device, "rows": rows}
@@ -61,7 +63,8 @@ def setup(spec: RunSpec, config: DictConfig) -> Setup:
     tokenizer_file = Path(path) / "tokenizer.json"
     tokenizer = load_tokenizer(tokenizer_file) if tokenizer_file.exists() else None
 
-    chat = chat_of(tokenizer_file.parent, spec.workload.chat)
+    day = date.fromisoformat(spec.workload.date or today())
+    chat = chat_of(tokenizer_file.parent, spec.workload.chat, day)
 
     def encode(text: str) -> list[int]:
         if tokenizer is None:

@@ -77,6 +77,9 @@ class TapeRuntime:
         """A tape's text has no alternatives."""
         return lambda difference: math.inf
 
+    def advice(self) -> str:
+        return ""
+
     def warm(self, executor: Executor, policy: Policy | None = None) -> float:
         """Nothing is warmer the second time."""
         return 0.0

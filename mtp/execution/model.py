@@ -14,6 +14,7 @@ from mtp.buckets import Buckets
 from mtp.commit import Committed
 from mtp.commit import Finish as CommitFinish
 from mtp.drafters.protocol import Drafted, Drafter
+from mtp.execution.bit_equal import fewest_rows
 from mtp.execution.buffers import Buffers, copy_into
 from mtp.execution.drafter_guard import DrafterGuard
 from mtp.executor import Outcome, stops_of
@@ -60,11 +61,12 @@ class ModelExecutor:
         self.limits = target.limits
         self.max_depth = depth if drafter is not None else 0
         self.buckets = buckets
+        self._fewest = fewest_rows(target) if buckets.tight else 1
         self.buffers = Buffers(
             slots,
             depth=depth,
             largest_group=largest_group,
-            rows=buckets.round_up(rows),
+            rows=self.bucket(rows),
             hidden=target.hidden_size,
             dtype=target.dtype,
             device=device,
@@ -72,6 +74,10 @@ class ModelExecutor:
         self._prompts: dict[int, Tensor] = {}  # by slot
         self._banning: set[int] = set()  # slots whose stop ids may be banned
         self._device = device
+
+    def bucket(self, rows: int) -> int:
+        """Rows of a window of `rows` rows with its padding."""
+        return max(self._fewest, self.buckets.round_up(rows))
 
     # ---- slots
 
@@ -128,7 +134,7 @@ class ModelExecutor:
         b.anchors[slot] = prompt[-1]
         b.positions[slot] = stop - 1
         b.stage({slot: 1})
-        bucket = self.buckets.round_up(1)
+        bucket = self.bucket(1)
         self._pack(bucket)
         b.hidden(bucket)[0] = hidden[-1]
         self._accept(bucket, self._pick(bucket, logits.expand(bucket, -1), bool(self._banning)))
@@ -305,7 +311,7 @@ class ModelWindow:
     ) -> None:
         rows = sum(group.rows for group in groups)
         self._executor, self.groups, self._depth, self._bans = executor, groups, depth, bans
-        self._bucket = executor.buckets.round_up(rows)
+        self._bucket = executor.bucket(rows)
         self.graph_constants = (self._bucket, depth, executor.target.dtype, bans)
         self.graph_epoch = executor.drafting.reloads  # a new drafter has buffers of its own
         self.padded = self._bucket - rows
