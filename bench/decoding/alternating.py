@@ -29,19 +29,17 @@ class Pairs:
         """How many times as fast the second way is, by pair."""
         return np.array(self.first_s) / np.array(self.second_s)
 
-    @property
-    def differences(self) -> list[tuple[str, int]]:
-        """The requests whose tokens differ, and where first: at the end of the shorter where one
-        goes on."""
-        found = []
-        for name, one in self.first.items():
-            other = self.second.get(name, ())
-            if one != other:
-                same = (
-                    place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b
-                )
-                found.append((name, next(same, min(len(one), len(other)))))
-        return found
+
+def differences(first: Tokens, second: Tokens) -> list[tuple[str, int]]:
+    """The requests whose tokens differ, and where first: at the end of the shorter where one goes
+    on."""
+    found = []
+    for name, one in first.items():
+        other = second.get(name, ())
+        if one != other:
+            same = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+            found.append((name, next(same, min(len(one), len(other)))))
+    return found
 
 
 @dataclass(frozen=True)
@@ -56,10 +54,18 @@ class MedianRatio:
         return f"{self.middle:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-def alternate(first: Timed, second: Timed, pairs: int) -> Pairs:
-    """In the order ABBA, after one warm-up each. Raises RuntimeError where one way does not
-    repeat its own tokens."""
+def alternate(
+    first: Timed,
+    second: Timed,
+    pairs: int,
+    comparable: Callable[[Tokens, Tokens], bool] = lambda first, second: True,
+) -> Pairs:
+    """In the order ABBA, after one warm-up each; of what is not comparable, one pair only.
+
+    Raises RuntimeError where one way does not repeat its own tokens."""
     held = {first: first()[1], second: second()[1]}
+    if not comparable(held[first], held[second]):
+        pairs = 1
     times: dict[Timed, list[float]] = {first: [], second: []}
     for pair in range(pairs):
         for way in (first, second) if pair % 2 == 0 else (second, first):

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.decoding.alternating import MedianRatio, Pairs, alternate, product
-from bench.decoding.runs import Generate, LoadedModel, Text, decoding, engine_decoding, verdict
+from bench.decoding.alternating import MedianRatio, Pairs, Timed, Tokens, alternate, product
+from bench.decoding.runs import (
+    DIFFER,
+    Generate,
+    LoadedModel,
+    Text,
+    decoding,
+    engine_decoding,
+    verdict,
+)
 from bench.decoding.transformers_peer import transformers_decoding
 from bench.rows import Row, row_of
 from mtp.costs import Cost
@@ -32,7 +40,7 @@ class Comparison:
     @property
     def ratio(self) -> MedianRatio | None:
         """How many times as fast the second is; None where the tokens differ."""
-        return None if self.said.startswith("differ") else product(self.pairs.ratios)
+        return None if self.said.startswith(DIFFER) else product(self.pairs.ratios)
 
     @property
     def ms(self) -> tuple[float, float]:
@@ -115,12 +123,9 @@ def speculation(
     }
     plain = decoding(engine_decoding(made, None, PLAIN, texts, rows), len(texts), new)
     for name, policy in policies(len(texts), rows, made.drafter.max_depth, cost).items():
-        found = alternate(
-            plain,
-            decoding(engine_decoding(made, made.drafter, policy, texts, rows), len(texts), new),
-            pairs,
-        )
-        yield Comparison(shape, "plain", name, found, verdict(made, texts, found))
+        ours = engine_decoding(made, made.drafter, policy, texts, rows)
+        found, said = _alternated(model, texts, plain, decoding(ours, len(texts), new), pairs)
+        yield Comparison(shape, "plain", name, found, said)
 
 
 def against(
@@ -148,15 +153,20 @@ def against(
         if assisted
         else engine_decoding(made, None, PLAIN, texts, len(texts))
     )
-    found = alternate(
-        decoding(transformers_decoding(their, texts), len(texts), new),
-        decoding(other, len(texts), new),
-        pairs,
-    )
-    return Comparison(
-        shape,
-        "transformers",
-        "transformers_assisted" if assisted else "plain",
-        found,
-        verdict(made, texts, found),
-    )
+    plain = decoding(transformers_decoding(their, texts), len(texts), new)
+    found, said = _alternated(model, texts, plain, decoding(other, len(texts), new), pairs)
+    name = "transformers_assisted" if assisted else "plain"
+    return Comparison(shape, "transformers", name, found, said)
+
+
+def _alternated(
+    model: LoadedModel, texts: Sequence[Text], first: Timed, second: Timed, pairs: int
+) -> tuple[Pairs, str]:
+    """Both timed in turns, and what is to be said of their tokens. Where these differ nothing can
+    be shown of their times: one pair is enough."""
+
+    def comparable(one: Tokens, other: Tokens) -> bool:
+        return not verdict(model.made, texts, one, other).startswith(DIFFER)
+
+    found = alternate(first, second, pairs, comparable)
+    return found, verdict(model.made, texts, found.first, found.second)

@@ -13,7 +13,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from tokenizers import Tokenizer
 
-from bench.decoding.alternating import Pairs, Tokens
+from bench.decoding.alternating import Tokens, differences
 from experiments.assets import PROMPTS
 from experiments.config import resolvers
 from experiments.config.checks import BadInput
@@ -34,6 +34,7 @@ from mtp.request import Request
 
 CONFIGS = PROJECT / "configs"
 TIGHT = Buckets(())
+DIFFER = "differ"  # how a verdict begins where no ratio may be shown
 Text = tuple[int, ...]
 Generate = Callable[[int], Tokens]  # so many new tokens of every request
 
@@ -183,14 +184,14 @@ def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int)
     return steady[:count]
 
 
-def verdict(made: Setup, texts: Sequence[Text], pairs: Pairs) -> str:
-    """`exact`; `numerically equal`, where the target's own logits of both tokens are within the
+def verdict(made: Setup, texts: Sequence[Text], first: Tokens, second: Tokens) -> str:
+    """Of what two ways gave: `exact`; `numerically equal`, where the target's own logits of both tokens are within the
     tolerance of its dtype at every request's first difference; or `differ`."""
-    worst = 0.0
-    for name, place in pairs.differences:
-        text, (a, b) = texts[int(name)], (tokens[name] for tokens in (pairs.first, pairs.second))
+    worst, found = 0.0, differences(first, second)
+    for name, place in found:
+        text, a, b = texts[int(name)], first[name], second[name]
         if place == min(len(a), len(b)):
-            return f"differ (request {name} has another length)"
+            return f"{DIFFER} (request {name} has another length)"
         made.target.clear(0)
         with torch.inference_mode():
             logits, _ = made.target.prefill(
@@ -198,7 +199,8 @@ def verdict(made: Setup, texts: Sequence[Text], pairs: Pairs) -> str:
             )
         made.target.clear(0)
         worst = max(worst, abs(float(logits[-1, a[place]]) - float(logits[-1, b[place]])))
-    if not pairs.differences:
+    if not found:
         return "exact"
-    kind = "numerically equal" if worst <= TOLERANCE[made.target.dtype] else "differ"
-    return f"{kind} ({len(pairs.differences)} of {len(texts)} texts, largest gap {worst:.3f})"
+    kind = "numerically equal" if worst <= TOLERANCE[made.target.dtype] else DIFFER
+    gap = f"largest gap {worst:.3f}"
+    return f"{kind} ({len(found)} of {len(texts)} texts, {gap})"

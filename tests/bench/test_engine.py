@@ -15,7 +15,7 @@ import torch
 from bench import engine, report
 from bench.decoding import comparisons, rows_to_time
 from bench.decoding import runs as decoding
-from bench.decoding.alternating import Pairs, alternate, product
+from bench.decoding.alternating import alternate, differences, product
 from bench.decoding.transformers_peer import (
     assistance,
     load_transformers,
@@ -43,7 +43,18 @@ def test_ways_take_turns_and_ratios_are_by_pair():
         product(pairs.ratios).low,
         product(pairs.ratios).high,
     ) == (2, 2, 4)
-    assert pairs.differences == []
+    assert not differences(pairs.first, pairs.second)
+
+
+def test_F04_of_what_cannot_be_shown_one_pair_is_timed():
+    calls = []
+
+    def way(name, token):
+        return lambda: (calls.append(name), (1.0, {"0": (token,)}))[1]
+
+    pairs = alternate(way("a", 1), way("b", 2), 50, lambda one, other: one == other)
+    assert "".join(calls) == "ab" + "ab"
+    assert (pairs.first, pairs.second) == ({"0": (1,)}, {"0": (2,)})
 
 
 def test_a_way_that_does_not_repeat_itself_is_no_way():
@@ -65,13 +76,9 @@ def test_the_interval_of_a_product_holds_that_of_both_factors():
 
 
 def test_first_differences():
-    pairs = Pairs(
-        (1.0,),
-        (1.0,),
-        {"0": (1, 2, 3), "1": (4, 5), "2": (6,)},
-        {"0": (1, 9, 9), "1": (4,), "2": (6,)},
-    )
-    assert pairs.differences == [("0", 1), ("1", 1)]
+    first = {"0": (1, 2, 3), "1": (4, 5), "2": (6,)}
+    second = {"0": (1, 9, 9), "1": (4,), "2": (6,)}
+    assert differences(first, second) == [("0", 1), ("1", 1)]
 
 
 def test_prefill_is_taken_off(monkeypatch):
