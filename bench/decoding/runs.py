@@ -185,8 +185,9 @@ def steady_prompts(made: Setup, kind: str, *, count: int, length: int, new: int)
 
 
 def verdict(made: Setup, texts: Sequence[Text], first: Tokens, second: Tokens) -> str:
-    """Of what two ways gave: `exact`; `numerically equal`, where the target's own logits of both tokens are within the
-    tolerance of its dtype at every request's first difference; or `differ`."""
+    """Of what two ways gave: `exact`; `numerically equal`, where the target's own logits of both
+    tokens are within the tolerance of its dtype at every request's first difference; or
+    `differ`."""
     worst, found = 0.0, differences(first, second)
     for name, place in found:
         text, a, b = texts[int(name)], first[name], second[name]
