@@ -31,9 +31,11 @@ failures: list[tuple[str, int]] = []  # what failed in this process, and its exi
 def job(config: DictConfig) -> None:
     """One job. Its failure is kept in its folder and in `failures`."""
     from experiments.config.fingerprint import fingerprint_of, resolved
+    from experiments.runs.dates import settle_date
     from experiments.runs.job import run_job
 
     folder, run_id = Path(HydraConfig.get().runtime.output_dir), resolvers.run_id()
+    settle_date(config)
     fingerprint = fingerprint_of(config)
     state: dict[str, str | None] = {"state": "ok", "error": None}
     try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.config.checks import BadInput
 from experiments.report.arms import Arm, text
+from experiments.report.runs import DATE
 
 
 def parse_baseline(given: str | None) -> dict[str, str] | None:
@@ -22,7 +23,8 @@ def parse_baseline(given: str | None) -> dict[str, str] | None:
 
 def baselines(arms: Sequence[Arm], wanted: dict[str, str] | None) -> dict[str, Arm]:
     """By label of an arm. Candidates have the wanted values and the arm's evidence; of these the
-    one that agrees with the arm in most of the keys whose groups are not wanted. Without a wish:
+    one that agrees with the arm in most of the keys whose groups are not wanted; none where
+    all others name another date in their prompts. Without a wish:
     plain decoding, else the first arm (of its policy, where policies vary). Raises BadInput
     where no arm is as wanted."""
     if wanted and arms and not any(matches(arm, wanted) for arm in arms):
@@ -37,8 +39,10 @@ def baselines(arms: Sequence[Arm], wanted: dict[str, str] | None) -> dict[str, A
         wish = wanted or default_of(own)
         candidates = [arm for arm in own if matches(arm, wish) and arm.parity != "invalid"]
         free = {key.partition(".")[0] for key in wish}
-        for arm in own if candidates else ():
-            found[arm.label] = min(candidates, key=lambda other: differing(arm, other, free))
+        for arm in own:
+            day = [other for other in candidates if other.values.get(DATE) == arm.values.get(DATE)]
+            if day:
+                found[arm.label] = min(day, key=lambda other: differing(arm, other, free))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments.report.headline import ReportRow
 from experiments.report.knobs import others_of
-from experiments.report.runs import Run
+from experiments.report.runs import DATE, Run
 
 LEAST_RUNS = 3
 QUIET = 0.1  # plain decoding of the same requests may differ by that much from job to job
@@ -42,6 +42,12 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
             f"The machine was not quiet: plain decoding of the same requests ran up to {drift:.0%} "
             "faster in one job than in another. "
             "Where the ratio and × plain disagree, believe × plain, which compares within a job."
+        )
+    if alone := [row.arm for row in rows if row.against is None and DATE in row.arm.values]:
+        found.append(
+            f"{len(alone)} of {len(arms)} arms have no ratio: their chat template writes the date, "
+            f"and no baseline has theirs ({alone[0].values[DATE]}). Run them in one sweep, or give "
+            f"both the same {DATE}."
         )
     bad = [arm for arm in arms if not arm.ranks]
     if bad:

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import yaml
 
+DATE = "workload.date"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -106,7 +107,7 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path) -> Run:
     unread = None
     try:
-        config = read_config(folder / ".hydra")
+        config = read_config(folder / ".hydra") | date_of(folder)
     except (OSError, yaml.YAMLError, ValueError) as wrong:
         config, unread = {}, f"config.yaml: {first_line(wrong)}"
     if not (folder / "status.json").exists():
@@ -127,6 +128,16 @@ def read_run(folder: Path) -> Run:
             return Run(folder, "half-written", f"metrics.json: {first_line(wrong)}", config, {})
         metrics = {}
     return Run(folder, state, error, config, metrics)
+
+
+def date_of(folder: Path) -> dict[str, Any]:
+    """The date that the run's prompts name, None where they name none. Hydra's saved config has
+    only what was asked for."""
+    try:
+        saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return {DATE: saved["config"]["workload"]["date"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def read_config(hydra: Path) -> dict[str, Any]:

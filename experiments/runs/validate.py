@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.checks import BadInput
 from experiments.config.fingerprint import fingerprint_of
 from experiments.config.overrides import jobs_of, key_of, not_swept, one_line, parse, single_job
+from experiments.runs.dates import settle_date
 from experiments.runs.spec import run_spec
 
 
@@ -115,6 +116,7 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
 def _checked(config: DictConfig) -> str:
     try:
         run_spec(config)
+        settle_date(config)
         return fingerprint_of(config)
     except BadInput:
         raise

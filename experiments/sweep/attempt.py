@@ -12,6 +12,7 @@ from threading import Thread
 
 from experiments.config.overrides import quoted
 from experiments.io import write_json
+from experiments.runs.dates import TODAY
 from experiments.sweep.folder import LOG, named
 
 PARENT_PIPE = "MTPLAB_ENDS_WITH_PARENT"
@@ -40,9 +41,9 @@ def attempt(sweep: Path, name: str, *, threads: int | None = None) -> None:
             *job.overrides,
             f"hydra.run.dir={quoted(str(target))}",
         ]
-        environment = {**os.environ, PARENT_PIPE: "1", "PYTHONUNBUFFERED": "1"} | (
-            {"OMP_NUM_THREADS": str(threads)} if threads else {}
-        )
+        environment = {**os.environ, PARENT_PIPE: "1", "PYTHONUNBUFFERED": "1"}
+        environment |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
+        environment |= {TODAY: folder.date} if folder.date else {}
         with (target / LOG).open("wb") as log:
             code = subprocess.Popen(
                 command,

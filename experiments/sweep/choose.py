@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from experiments.config.checks import BadInput
 from experiments.config.overrides import key_of, of_the_sweep
 from experiments.io import git_commit
+from experiments.runs.dates import begun_on, today
 from experiments.runs.validate import Checked
 from experiments.sweep.folder import MANIFEST, SweepFolder, SweepJob
 
@@ -21,7 +22,7 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
         checked.base.resume,
         Path(checked.base.hydra.sweep.dir).absolute(),
     )
-    fresh = SweepFolder(given, jobs, checked.overrides, os.getcwd(), git_commit())
+    fresh = SweepFolder(given, jobs, checked.overrides, os.getcwd(), git_commit(), today())
     own = any(key_of(override) == "hydra.sweep.dir" for override in checked.overrides)
     if resume not in ("auto", "new"):
         return _again(Path(str(resume)).absolute(), fresh, "resume")
@@ -47,6 +48,30 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
             f"hydra.sweep.dir is {given}, where another process is at work, expected another folder"
         )
     return fresh, claim
+
+
+def on_its_day(checked: Checked, again: Callable[[], Checked]) -> Checked:
+    """The command as it is on the day of the sweep that it would go on with: prompts may name
+    that day. again: checks the command anew. Raises BadInput."""
+    day, last = today(), _candidate(checked)
+    if last is None or last.date in (None, day):
+        return checked
+    begun_on(str(last.date))
+    then = again()
+    names = [job.name for job in SweepJob.numbered(then.jobs)]
+    if checked.base.resume == "auto" and names != [job.name for job in last.jobs]:
+        begun_on(day)
+        return checked
+    return then
+
+
+def _candidate(checked: Checked) -> SweepFolder | None:
+    """The sweep that a command may go on with; None also where it cannot be read."""
+    resume, given = str(checked.base.resume), Path(checked.base.hydra.sweep.dir).absolute()
+    if resume == "auto":
+        last = _last(given.parent)
+        return _sweep_in(given) or (None if last is None or _done(last) else last)
+    return None if resume == "new" else _sweep_in(Path(resume).absolute())
 
 
 def repeated(arguments: Sequence[str]) -> list[str]:
@@ -84,7 +109,7 @@ def _again(path: Path, fresh: SweepFolder, key: str) -> tuple[SweepFolder, IO[st
         raise BadInput(
             f"{key} is {path}, which was started in {last.cwd}, expected to be started there again"
         )
-    again = SweepFolder(path, fresh.jobs, last.overrides, last.cwd, last.git_commit)
+    again = SweepFolder(path, fresh.jobs, last.overrides, last.cwd, last.git_commit, today())
     claim = again.claim()
     if claim is None:
         raise BadInput(
@@ -106,13 +131,19 @@ def _last(above: Path) -> SweepFolder | None:
     """Of the sweeps in a folder, the one that was started last; None also where it cannot be
     read."""
     last = max(above.glob(f"*/{MANIFEST}"), default=None)  # their names begin with the time
+    return _sweep_in(last.parent) if last else None
+
+
+def _sweep_in(folder: Path) -> SweepFolder | None:
     try:
-        return SweepFolder.read(last.parent) if last else None
+        return SweepFolder.read(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _unfinished(last: SweepFolder, fresh: SweepFolder) -> bool:
-    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not all(
-        last.done(job) for job in last.jobs
-    )
+    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not _done(last)
+
+
+def _done(sweep: SweepFolder) -> bool:
+    return all(sweep.done(job) for job in sweep.jobs)

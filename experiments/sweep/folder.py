@@ -41,6 +41,7 @@ class SweepFolder:
     overrides: tuple[str, ...]  # of the command
     cwd: str  # the launch folder; relative paths start there
     git_commit: str | None  # when it began
+    date: str | None = None  # that prompts name; None: of a sweep older than this
 
     @classmethod
     def read(cls, path: Path) -> SweepFolder:
@@ -50,7 +51,8 @@ class SweepFolder:
             SweepJob(job["name"], tuple(job["overrides"]), job["fingerprint"])
             for job in held["jobs"]
         )
-        return cls(path, jobs, tuple(held["overrides"]), held["cwd"], held["git_commit"])
+        about = (held["cwd"], held["git_commit"], held.get("date"))
+        return cls(path, jobs, tuple(held["overrides"]), *about)
 
     def claim(self) -> IO[str] | None:
         """Written, and this process's until what is returned is closed or the process ends; None

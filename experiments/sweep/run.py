@@ -10,8 +10,8 @@ from subprocess import call
 from rich.console import Console
 
 from experiments.io import git_commit
-from experiments.runs.validate import Checked
-from experiments.sweep.choose import folder_for
+from experiments.runs.validate import Checked, validate
+from experiments.sweep.choose import folder_for, on_its_day
 from experiments.sweep.folder import SweepFolder, SweepJob
 from experiments.sweep.launch import launcher_of
 from experiments.sweep.watch import Watch
@@ -22,6 +22,7 @@ INTERRUPTED = 130
 def run_sweep(checked: Checked, configs: str) -> int:
     """The exit code: 1 if any job failed. Raises BadInput before anything starts."""
     launch = launcher_of(checked.base, checked.overrides, configs)
+    checked = on_its_day(checked, lambda: validate(["-m", *checked.overrides], configs, "run"))
     folder, claim = folder_for(checked)
     console = Console()
     with claim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class PromptFile:
     rate: float | None = None
     trace: str | None = None
     chat: str = "auto"  # see `chat_of`
+    date: str | None = None  # ISO, for a chat template that asks; None: today's
     priorities: list[int] | None = None  # given in turn to the lines; None: each line's own
 
     def __post_init__(self) -> None:
@@ -54,6 +56,8 @@ class PromptFile:
             integers("workload.priorities", self.priorities, 0)
         choice("workload.arrivals", self.arrivals, KINDS)
         choice("workload.chat", self.chat, ("auto", "on", "off"))
+        if self.date is not None and not _is_date(self.date):
+            raise BadInput(f"workload.date is {self.date!r}, expected a date like 2026-12-01")
         if self.requests is not None:
             integer("workload.requests", self.requests, 1)
         if not Path(self.path).is_file():
@@ -132,6 +136,13 @@ def _request(
         ignore_stop=ignore_stop,
         seed=integer("seed", fields.get("seed", seed), 0),
     )
+
+
+def _is_date(text: object) -> bool:
+    try:
+        return isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _ids(name: str, value: Any) -> list[int]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from mtp.targets.loading.checkpoint import Checkpoint
 
 Texts = dict[str, list[Document]]
 COUNTED = 2_000_000  # characters of each kind whose tokens are counted for the draft vocabulary
+DAY = date(2026, 1, 1)  # for chat templates that write today's: collecting may go on another day
 COLLECTED = 10  # weight of the collected tokens there: fewer, but of the target's own
 
 
@@ -149,7 +151,7 @@ class Session:
     def _asked(self, texts: Texts, store: Store) -> Iterator[tuple[int, bool, Prompt]]:
         """Number, split and prompt of the rows that are not there yet: held-out ones first."""
         recipe, done = self.recipe, {row.number for row in store.rows}
-        render = chat_of(self.checkpoint.path, "auto") if recipe.chat else None
+        render = chat_of(self.checkpoint.path, "auto", DAY) if recipe.chat else None
         cut = Cut(recipe.length, recipe.prompt, recipe.given, recipe.chat, recipe.seed)
         held_out, trained = (
             prompts(texts, self.tokenizer, render, cut, held_out=out) for out in (True, False)

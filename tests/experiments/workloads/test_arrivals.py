@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import pytest
 
@@ -68,6 +69,7 @@ def test_times_reach_the_requests(tmp_path):
         PromptFile(str(path), arrivals="never")
 
 
+DAY = date(2026, 12, 1)
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -84,20 +86,20 @@ def test_a_checkpoints_chat_template_is_applied(tmp_path, place):
             TEMPLATE if place == "config" else [{"name": "default", "template": TEMPLATE}]
         )
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    assert chat_of(tmp_path, "auto")("hi") == "<user>hi</s><assistant>"
-    assert chat_of(tmp_path, "off") is None
+    assert chat_of(tmp_path, "auto", DAY)("hi") == "<user>hi</s><assistant>"
+    assert chat_of(tmp_path, "off", DAY) is None
 
 
 def test_without_a_template_auto_is_off_and_on_is_refused(tmp_path):
-    assert chat_of(tmp_path, "auto") is None
+    assert chat_of(tmp_path, "auto", DAY) is None
     with pytest.raises(BadInput, match="has no chat template"):
-        chat_of(tmp_path, "on")
+        chat_of(tmp_path, "on", DAY)
     (tmp_path / "chat_template.jinja").write_text("{% for %}")
     with pytest.raises(BadInput, match="cannot be read"):
-        chat_of(tmp_path, "auto")
+        chat_of(tmp_path, "auto", DAY)
 
 
 def test_a_template_that_refuses_names_its_reason(tmp_path):
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('no system prompt') }}")
     with pytest.raises(ValueError, match="refuses the prompt: no system prompt"):
-        chat_of(tmp_path, "on")("hi")
+        chat_of(tmp_path, "on", DAY)("hi")
