@@ -15,7 +15,6 @@ import hydra
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from tokenizers import Tokenizer
 
 from experiments.config.checks import BadInput
 from experiments.io import write_json
@@ -27,6 +26,7 @@ from experiments.training.progress import Progress
 from experiments.training.recipe import Recipe
 from experiments.training.team import Team
 from experiments.training.tokenizer import train_tokenizer
+from experiments.workloads.tokenizer import load_tokenizer
 
 TOKENIZER_TEXT = 8_000_000  # characters of code, about as many as there are of prose
 
@@ -44,7 +44,7 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
         raise BadInput(f"out is {out}, which holds a model, expected another folder")
     out.mkdir(parents=True, exist_ok=True)
     if checkpoint.is_file():
-        tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+        tokenizer = load_tokenizer(out / "tokenizer.json")
     else:
         limit = recipe.characters
         code = [one.text for one in documents("code", limit) if not one.held_out]
@@ -70,9 +70,8 @@ def work(
     torch.set_num_threads(1)
     team = Team(rank, recipe.workers, meeting)
     with Progress(console or Console(), shown=rank == 0) as progress:
-        training = Training(
-            recipe, corpus, Tokenizer.from_file(str(out / "tokenizer.json")), out, team, progress
-        )
+        tokenizer = load_tokenizer(out / "tokenizer.json")
+        training = Training(recipe, corpus, tokenizer, out, team, progress)
         training.run()
     if rank == 0:
         write_json(

@@ -22,6 +22,9 @@ def whole(path: Path) -> Iterator[Path]:
         raise
 
 
+LFS_POINTER = "is a Git LFS pointer, expected the file itself: git lfs pull"
+
+
 def is_lfs_pointer(path: Path) -> bool:
     """Whether a clone left a Git LFS pointer where the file should be."""
     try:

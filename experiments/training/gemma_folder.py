@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedConfig
@@ -17,6 +17,7 @@ from experiments.training.gemma import GemmaModel, GemmaShape
 from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import TrainableFamily
 from experiments.workloads.tokenizer import load_tokenizer
+from mtp.targets.loading.weights import tensors_in
 
 ASSISTANT = "assistant"  # its folder below the target's
 
@@ -143,7 +144,7 @@ def read_folder(
         (target.net, folder / "model.safetensors"),
         (assistant.net, folder / drafter),
     ):
-        stored = load_file(file)
+        stored = tensors_in(file)
         weights = {
             name: tensor.float() if tensor.is_floating_point() else tensor
             for name, tensor in stored.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import TrainableFamily
 from experiments.workloads.tokenizer import load_tokenizer
 from mtp.files import whole
+from mtp.targets.loading.weights import tensors_in
 
 
 def head_tensors(head: MtpHead, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
@@ -78,12 +79,12 @@ def read_folder(
         context=config["max_position_embeddings"],
     )
     model = QwenModel(shape)
-    stored = load_file(folder / "model.safetensors")
+    stored = tensors_in(folder / "model.safetensors")
     model.load_state_dict(
         {name: tensor.float() for name, tensor in stored.items() if not name.startswith("mtp.")}
     )
     head = MtpHead(model)
-    stored = load_file(folder / drafter)
+    stored = tensors_in(folder / drafter)
     head.load_state_dict(
         {
             name.removeprefix("mtp."): tensor.float()

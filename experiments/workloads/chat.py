@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.config.checks import BadInput
 from experiments.workloads.template import Template
-from mtp.files import is_lfs_pointer
+from mtp.files import LFS_POINTER, is_lfs_pointer
 
 Render = Callable[[str], str]
 TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -99,5 +99,5 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> str:
     if is_lfs_pointer(file):
-        raise ValueError(f"cannot be read: {file.name} is a Git LFS pointer: git lfs pull")
+        raise ValueError(f"cannot be read: {file.name} {LFS_POINTER}")
     return file.read_text(encoding="utf-8")

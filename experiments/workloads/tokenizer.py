@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from mtp.files import is_lfs_pointer
+from mtp.files import LFS_POINTER, is_lfs_pointer
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -15,7 +15,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     Raises ValueError, in one line, where the file is no tokenizer.
     """
     if is_lfs_pointer(path):
-        raise ValueError(f"{path} is a Git LFS pointer, expected the file itself: git lfs pull")
+        raise ValueError(f"{path} {LFS_POINTER}")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as wrong:  # the library raises plain Exception

@@ -38,10 +38,11 @@ def check_qwen_mtp(
     """Raises ValueError, one line, before any weight is read: no MTP head, or another target's."""
     checkpoint = Checkpoint(path, weights)
     if not checkpoint.holds("mtp."):
+        left = [name for name in checkpoint.left_out if name.endswith(".safetensors")]
         raise ValueError(
             f"checkpoint {checkpoint.path} has no MTP head, "
             "expected tensors mtp.*, or drafter=prompt_lookup or none"
-            + (f"; its index leaves out {', '.join(left)}" if (left := checkpoint.left_out) else "")
+            + (f"; its index leaves out {', '.join(left)}" if left else "")
         )
     config, targets = head_config(checkpoint), text_config(target)
     if (config.hidden, config.vocab) != (targets.hidden, targets.vocab):

@@ -68,5 +68,6 @@ def check_target(path: str | Path, *, context: int, dtype: torch.dtype | str) ->
             f"checkpoint {checkpoint.path}: its tokenizer has ids up to "
             f"{checkpoint.highest_token}, but its embedding has {config.vocab} rows"
         )
+    checkpoint.check_stop_ids(config.vocab)
     check_dtype(dtype)
     return checkpoint

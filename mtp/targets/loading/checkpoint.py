@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from mtp.files import is_lfs_pointer
+from mtp.files import LFS_POINTER, is_lfs_pointer
 from mtp.targets.loading.config import part_in
+from mtp.targets.loading.notes import note
 from mtp.targets.loading.weights import (
     EMBEDDING,
     HEAD,
@@ -31,7 +32,7 @@ OTHER_PARTS = tuple(
     for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio")
 )
 OTHER_PARTS += ("model.multi_modal_projector.",)
-OTHER_WEIGHTS = (".bin", ".gguf", ".pt", ".pth")
+WEIGHT_FILES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".npz", ".h5", ".msgpack")
 
 
 class Checkpoint:
@@ -41,7 +42,7 @@ class Checkpoint:
 
     config: the text model's settings, a multimodal config's outer ones filling what it leaves out
     tokenizer: path of tokenizer.json, None without one
-    left_out: weight files of the folder that its index does not list
+    left_out: weight files of the folder that are not read
 
     Raises ValueError, one line: a missing path or config, broken files, a tensor stored twice.
     """
@@ -53,18 +54,33 @@ class Checkpoint:
         outer = self._json("config.json")
         if outer is None:
             raise ValueError(f"checkpoint {self.path}: no config.json")
-        self.config: dict[str, Any] = {**outer, **self._part(outer, "text_config")}
+        text = self._part(outer, "text_config")
+        self.config: dict[str, Any] = {**outer, **text}
         if "tie_word_embeddings" in outer:  # the outer model owns the head
             self.config["tie_word_embeddings"] = outer["tie_word_embeddings"]
         generation = self._json("generation_config.json") or {}
-        named = [source.get("eos_token_id") for source in (outer, self.config, generation)]
+        self._stops = {
+            "config.json: eos_token_id": outer.get("eos_token_id"),
+            "config.json: text_config.eos_token_id": text.get("eos_token_id"),
+            "generation_config.json: eos_token_id": generation.get("eos_token_id"),
+            "tokenizer_config.json: eos_token": self._tokenizer_stop(),
+        }
         try:
-            self.stop_ids = unite_stop_ids(*named, self._tokenizer_stop())
+            self.stop_ids = unite_stop_ids(self._stops)
         except ValueError as error:
             raise ValueError(f"checkpoint {self.path}: {error}") from error
         tokenizer = self.path / "tokenizer.json"
         self.tokenizer = tokenizer if tokenizer.is_file() else None
         self._stored = self._index(weights)
+
+    def check_stop_ids(self, vocab: int) -> None:
+        """Raises ValueError, one line, for one that no pick can be: the text would never end."""
+        for where, named in self._stops.items():
+            if max(unite_stop_ids({where: named}), default=0) >= vocab:
+                raise ValueError(
+                    f"checkpoint {self.path}: {where} is {named}, "
+                    f"expected token ids below {vocab} (vocab_size)"
+                )
 
     def holds(self, prefix: str) -> bool:
         """Whether a tensor's name begins so."""
@@ -161,20 +177,26 @@ class Checkpoint:
             files = sorted(file.name for file in self.path.glob("*.safetensors"))
         else:
             files = sorted(set(self._part(index, "weight_map").values()))
-        self.left_out = sorted({file.name for file in self.path.glob("*.safetensors")} - {*files})
+        self.left_out = sorted(
+            file.name
+            for file in self.path.iterdir()
+            if file.suffix in WEIGHT_FILES and file.name not in files
+        )
         if not files:
-            others = sorted(f.name for f in self.path.iterdir() if f.suffix in OTHER_WEIGHTS)
-            instead = f" but {', '.join(others)}, which are not read" if others else ""
+            instead = (
+                f" but {', '.join(self.left_out)}, which are not read" if self.left_out else ""
+            )
             raise ValueError(f"checkpoint {self.path}: no safetensors file{instead}")
+        if self.left_out and weights is None:  # else one was chosen
+            why = "the index does not list" if index is not None else "are no safetensors"
+            note(f"checkpoint {self.path}: left out, {why}: {', '.join(self.left_out)}")
         found: dict[str, Stored] = {}
         doubled: list[str] = []
         for file in files:
             try:
                 held = stored_in(self.path / file)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                pointer = "it is a Git LFS pointer, fetch the file: git lfs pull"
-                why = pointer if is_lfs_pointer(self.path / file) else error
-                raise ValueError(f"checkpoint {self.path}: cannot read {file}: {why}") from error
+                raise ValueError(f"checkpoint {self.path}: cannot read {file}: {error}") from error
             for stored, one in sorted(held.items()):
                 name = our_name(stored)
                 if name is None:
@@ -190,6 +212,8 @@ class Checkpoint:
         file = self.path / name
         if not file.is_file():
             return None
+        if is_lfs_pointer(file):
+            raise ValueError(f"checkpoint {self.path}: {name} {LFS_POINTER}")
         try:
             value = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -243,17 +267,17 @@ class Checkpoint:
         return vocabulary.get(token) if isinstance(vocabulary, dict) else None
 
 
-def unite_stop_ids(*sources: Any) -> frozenset[int]:
+def unite_stop_ids(sources: Mapping[str, Any]) -> frozenset[int]:
     """One set of what config, generation config and tokenizer each name: an id, several, or none.
 
-    Raises ValueError, one line, for anything else.
+    sources: by file and key. Raises ValueError, one line, for anything else.
     """
     united: set[int] = set()
-    for source in sources:
+    for where, source in sources.items():
         named = source.tolist() if isinstance(source, torch.Tensor) else source
         ids = named if isinstance(named, list) else [named] if named is not None else []
         if not all(type(one) is int and one >= 0 for one in ids):
-            raise ValueError(f"eos_token_id is {source!r}, expected token ids")
+            raise ValueError(f"{where} is {source!r}, expected token ids")
         united.update(ids)
     return frozenset(united)
 

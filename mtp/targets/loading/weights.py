@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mtp.files import LFS_POINTER, is_lfs_pointer
+
 STORED_AS = {
     "F32": torch.float32,
     "BF16": torch.bfloat16,
@@ -42,6 +44,8 @@ def stored_in(file: Path) -> dict[str, Stored]:
 
     Raises ValueError where it is broken.
     """
+    if is_lfs_pointer(file):
+        raise ValueError(f"it {LFS_POINTER}")
     size = file.stat().st_size
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -62,6 +66,12 @@ def stored_in(file: Path) -> dict[str, Stored]:
             )
         found[name] = Stored(file, dtype, shape, 8 + length + first, last - first)
     return found
+
+
+def tensors_in(file: Path) -> dict[str, Tensor]:
+    """Every tensor of a file, as stored. Raises ValueError where it is broken."""
+    stored, files = stored_in(file), _Files(0, None)
+    return {name: files.view(one).clone() for name, one in stored.items()}
 
 
 class Weights:

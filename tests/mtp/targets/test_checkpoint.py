@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mtp.drafters import check_qwen_mtp
-from mtp.targets import load_target
+from mtp.targets import check_target, load_target
 from mtp.targets.decoder import DecoderTarget
 from mtp.targets.loading.checkpoint import Checkpoint, unite_stop_ids
+from mtp.targets.loading.weights import tensors_in
 from tests.support.checkpoints import (
     LLAMA3_ROPE,
     rewrite,
@@ -211,8 +212,8 @@ def test_the_text_part_of_a_multimodal_checkpoint(original: Path, folder: Path):
     ],
 )
 def test_a07_stop_ids_in_any_form(source: Any, ids: set[int]):
-    assert unite_stop_ids(source) == ids
-    assert unite_stop_ids(None, 106, source) == ids | {106}
+    assert unite_stop_ids({"a": source}) == ids
+    assert unite_stop_ids({"a": None, "b": 106, "c": source}) == ids | {106}
 
 
 @pytest.mark.parametrize("named", ["106", ["1"], 1.5, -1, [True]])
@@ -430,3 +431,71 @@ def test_F23_a_head_that_the_index_leaves_out_is_named(folder: Path):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     with pytest.raises(ValueError, match=r"has no MTP head.*leaves out mtp\.safetensors"):
         check_qwen_mtp(folder, Checkpoint(folder))
+
+
+@pytest.mark.parametrize("named", [320, 999_999, [5, 320]])
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("config.json", "eos_token_id"),
+        ("config.json", "text_config.eos_token_id"),
+        ("generation_config.json", "eos_token_id"),
+    ],
+)
+def test_N20_a_stop_id_that_can_never_be_picked_is_refused(
+    folder: Path, file: str, key: str, named: Any
+):
+    values = {"eos_token_id": named}
+    if key.startswith("text_config"):
+        configure(folder, lambda config: config | {"text_config": values}, file)
+    else:
+        configure(folder, lambda config: config | values, file)
+    shown = str(named).replace("[", r"\[")
+    expected = f"{file}: {key} is {shown}, expected token ids below 320"
+    with pytest.raises(ValueError, match=expected):
+        check_target(folder, context=64, dtype="stored")
+    assert f"{file}: {key} is {named}, expected token ids below 320 (vocab_size)" in refusal(folder)
+
+
+def test_N20_the_tokenizers_end_token_too(folder: Path):
+    added = [{"id": 330, "content": "<end>", "special": True}]
+    configure(folder, lambda _: {"added_tokens": added}, "tokenizer.json")
+    configure(folder, lambda _: {"eos_token": "<end>"}, "tokenizer_config.json")
+    assert "tokenizer_config.json: eos_token is 330, expected token ids below 320" in refusal(
+        folder
+    )
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer.json"])
+def test_N19_a_pointer_in_place_of_any_file_is_named_as_one(folder: Path, name: str):
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert f"{name} is a Git LFS pointer, expected the file itself" in refusal(folder)
+
+
+def test_N19_weights_that_trainers_read_too(tmp_path: Path):
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match="it is a Git LFS pointer"):
+        tensors_in(tmp_path / "model.safetensors")
+
+
+def test_tensors_of_a_file_as_safetensors_reads_them(folder: Path):
+    file = folder / "model.safetensors"
+    ours, theirs = tensors_in(file), load_file(file)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_weight_files_that_are_not_read_are_named_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], index: bool
+):
+    shard(folder, index=index)
+    others = ["a.bin", "b.gguf", "c.npz", "d.pt", *(["e.safetensors"] if index else [])]
+    for name in others:
+        (folder / name).write_bytes(b"other weights")
+    (folder / "README.md").write_text("")
+    load(folder)
+    Checkpoint(folder)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"note: checkpoint {folder}: left out, ")
+    assert line.endswith(": " + ", ".join(others))
