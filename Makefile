@@ -13,7 +13,7 @@ TARGET ?= tiny_qwen
 
 .PHONY: bench bench-compare bench-compiled bench-engine bench-peers bench-quick bench-report gpu-check layouts lint \
 	policies profile published report run setup speed speed-tapes sweep test test-slow test-triton-3.6 train-drafter \
-	train-tiny train-tiny-gemma weights window-rows
+	train-tiny train-tiny-gemma weights window-parts window-rows
 
 setup: $(STAMP)
 
@@ -68,6 +68,10 @@ speed-tapes: $(STAMP)
 # what a window of 8 rows costs next to one of 1 row, on a CPU
 window-rows: $(STAMP)
 	@$(BIN)/python -m bench.host.window_rows $(ARGS)
+
+# where the time of a window goes on a CPU, by kind of operation. ARGS="--target smollm2 --depth 3"
+window-parts: $(STAMP)
+	@$(BIN)/python -m bench.host.window_parts $(ARGS)
 
 # how often each layout key hits, on tapes, and what the CPU recorder itself costs
 layouts: $(STAMP)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from triton_kernels.checks import require
-from triton_kernels.launch import operation
+from triton_kernels.launch import cpu_kernels, operation, row_by_row
 from triton_kernels.layout import Batch, batches, host_groups
 from triton_kernels.split_attention import attend_splits
 
@@ -247,11 +249,41 @@ def _launch(
     return attend_splits(q, k, v, keys, values, positions, starts, counts, scale, sliding, softcap)
 
 
+def _on_cpu(
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    keys: Tensor,
+    values: Tensor,
+    positions: Tensor,
+    starts: Tensor,
+    counts: Tensor | None = None,
+    *,
+    scale: float,
+    sliding: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    tables = (positions, starts, *(() if counts is None else (counts,)))
+    kernels = cpu_kernels("attention")
+    if (
+        kernels is None
+        or q.dtype not in kernels.WORDS
+        or not row_by_row(q, k, v)
+        or not all(x.is_contiguous() for x in (keys, values, *tables))
+    ):
+        options: dict[str, Any] = {"scale": scale, "sliding": sliding, "softcap": softcap}
+        return window_attention_torch(q, k, v, keys, values, positions, starts, counts, **options)
+    _check_window(q, k, v, keys, values, positions, starts, counts, sliding, softcap)
+    return kernels.window_attention_cpu(
+        q, k, v, keys, values, positions, starts, counts, scale, sliding, softcap
+    )
+
+
 _operation = operation(
     "window_attention(Tensor q, Tensor? k, Tensor? v, Tensor(a!) keys, Tensor(b!) values, Tensor "
     "positions, Tensor starts, "
     "Tensor? counts, *, float scale, int? sliding=None, float? softcap=None) -> Tensor",
-    cpu=window_attention_torch,
+    cpu=_on_cpu,
     cuda=_launch,
 )
 

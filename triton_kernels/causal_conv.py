@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from triton_kernels.checks import require
-from triton_kernels.launch import UNFUSED, kernel, operation, tl
+from triton_kernels.launch import UNFUSED, cpu_kernels, kernel, operation, row_by_row, tl
 from triton_kernels.layout import HostGroup, host_groups
 
 CHANNELS = 256  # of one program
@@ -230,14 +230,32 @@ def _check_commit(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) 
     require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
 
 
+def _verify_on_cpu(x: Tensor, weight: Tensor, states: Tensor, starts: Tensor) -> Tensor:
+    kernels = cpu_kernels("causal_conv")
+    dense = row_by_row(x) and all(each.is_contiguous() for each in (weight, states, starts))
+    if kernels is None or not dense:
+        return causal_conv_verify_torch(x, weight, states, starts)
+    _check_verify(x, weight, states, starts)
+    return kernels.causal_conv_verify_cpu(x, weight, states, starts)
+
+
+def _commit_on_cpu(states: Tensor, inputs: Tensor, starts: Tensor, kept: Tensor) -> None:
+    kernels = cpu_kernels("causal_conv")
+    dense = row_by_row(inputs) and all(x.is_contiguous() for x in (states, starts, kept))
+    if kernels is None or not dense:
+        return causal_conv_commit_torch(states, inputs, starts, kept)
+    _check_commit(states, inputs, starts, kept)
+    return kernels.causal_conv_commit_cpu(states, inputs, starts, kept)
+
+
 _verify = operation(
     "causal_conv_verify(Tensor x, Tensor weight, Tensor states, Tensor starts) -> Tensor",
-    cpu=causal_conv_verify_torch,
+    cpu=_verify_on_cpu,
     cuda=_launch_verify,
 )
 _commit = operation(
     "causal_conv_commit(Tensor(a!) states, Tensor inputs, Tensor starts, Tensor kept) -> ()",
-    cpu=causal_conv_commit_torch,
+    cpu=_commit_on_cpu,
     cuda=_launch_commit,
 )
 

@@ -17,7 +17,16 @@ import torch
 from torch import Tensor
 
 from triton_kernels.checks import require
-from triton_kernels.launch import UNFUSED, jit, kernel, operation, power_of_two, tl
+from triton_kernels.launch import (
+    UNFUSED,
+    cpu_kernels,
+    jit,
+    kernel,
+    operation,
+    power_of_two,
+    row_by_row,
+    tl,
+)
 from triton_kernels.layout import depths, host_groups
 
 FP32 = [torch.float32]
@@ -294,11 +303,31 @@ def _check(
     require("deltas", deltas, shape=v.shape, dtypes=FP32, like=q)
 
 
+def _on_cpu(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    beta: Tensor,
+    states: Tensor,
+    starts: Tensor,
+    *,
+    deltas: Tensor,
+) -> Tensor:
+    tensors = (q, k, v, decay, beta, states, starts)
+    kernels = cpu_kernels("gated_delta")
+    dense = all(x.is_contiguous() for x in (decay, beta, states, starts, deltas))
+    if kernels is None or not dense or not row_by_row(q, k, v):
+        return gated_delta_verify_torch(*tensors, deltas=deltas)
+    _check(*tensors, deltas)
+    return kernels.gated_delta_verify_cpu(*tensors, deltas=deltas)
+
+
 _operation = operation(
     "gated_delta_verify(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, Tensor states, "
     "Tensor starts, *, "
     "Tensor(a!) deltas) -> Tensor",
-    cpu=gated_delta_verify_torch,
+    cpu=_on_cpu,
     cuda=_launch,
 )
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from triton_kernels.checks import require
 from triton_kernels.gated_delta import FP32, move_state, state_tile, tiles_of
-from triton_kernels.launch import UNFUSED, kernel, operation, tl
+from triton_kernels.launch import UNFUSED, cpu_kernels, kernel, operation, tl
 from triton_kernels.layout import host_groups
 
 TILE = (2048, 4)  # elements of a state that a program holds, and its warps
@@ -131,10 +131,21 @@ def _check(
     require("kept", kept, shape=[slots], dtypes=[torch.int32], like=states)
 
 
+def _on_cpu(
+    states: Tensor, keys: Tensor, deltas: Tensor, decays: Tensor, starts: Tensor, kept: Tensor
+) -> None:
+    tensors = (states, keys, deltas, decays, starts, kept)
+    kernels = cpu_kernels("gated_delta")
+    if kernels is None or not all(x.is_contiguous() for x in tensors):
+        return gated_delta_commit_torch(*tensors)
+    _check(*tensors)
+    return kernels.gated_delta_commit_cpu(*tensors)
+
+
 _operation = operation(
     "gated_delta_commit(Tensor(a!) states, Tensor keys, Tensor deltas, Tensor decays, Tensor "
     "starts, Tensor kept) -> ()",
-    cpu=gated_delta_commit_torch,
+    cpu=_on_cpu,
     cuda=_launch,
 )
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -50,14 +54,29 @@ def kernel(function: Callable[..., Any]) -> Any:
 def operation(
     schema: str, *, cpu: Callable[..., Any], cuda: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """One operation that a capture sees as a single launch: the twin on a CPU, the Triton kernel
-    on a GPU."""
+    """One operation that a capture sees as a single launch: what `cpu` does on a CPU, the Triton
+    kernel on a GPU."""
     name = _LIBRARY.define(schema)
     short = schema.partition("(")[0]
     _LIBRARY.impl(short, cpu, "CPU")
     _LIBRARY.impl(short, cuda, "CUDA")
     namespace, _, short = name.rpartition("::")
     return getattr(getattr(torch.ops, namespace or "mtplab"), short).default
+
+
+@cache
+def cpu_kernels(name: str) -> ModuleType | None:
+    """A module of `triton_kernels.cpu`, imported and compiled at the first use; None where Numba is
+    not installed: the twins do the work then."""
+    if find_spec("numba") is None:
+        return None
+    return import_module(f"triton_kernels.cpu.{name}")
+
+
+def row_by_row(*tensors: Tensor | None) -> bool:
+    """Whether CPU kernels can walk them: each row lies in memory without gaps, whatever is between
+    rows."""
+    return all(x is None or x[:1].is_contiguous() for x in tensors)
 
 
 def power_of_two(n: int) -> int:
