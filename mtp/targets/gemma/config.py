@@ -13,11 +13,13 @@ from mtp.targets.loading.config import (
     ExpertForm,
     RopeSettings,
     TextConfig,
+    flag_in,
     follow,
     layer_types_in,
     number_in,
     part_in,
     size_in,
+    whole_rotary,
 )
 
 GEMMA3, GEMMA4 = "gemma3_text", "gemma4_text"
@@ -96,9 +98,7 @@ class GemmaConfig(TextConfig):
     def layers_of(cls, raw: Mapping[str, Any]) -> GemmaConfig:
         """The same for an assistant, whose layers are of the same kind and all share."""
         four = ALIASES.get(str(raw["model_type"]), raw["model_type"]) == GEMMA4
-        raw = (ABSENT4 if four else ABSENT3) | {
-            key: value for key, value in raw.items() if value is not None
-        }
+        raw = {**(ABSENT4 if four else ABSENT3), **raw}
         _follow(raw, four)
         layers = size_in(raw, "num_hidden_layers")
         types = _layer_types(raw, layers, four)
@@ -110,26 +110,26 @@ class GemmaConfig(TextConfig):
                 f"of {layers} layers, some would share what no layer has"
             )
         forms = _forms(raw, types, len(own), four)
-        wide = 2 if raw.get("use_double_wide_mlp") else 1
+        wide = 2 if flag_in(raw, "use_double_wide_mlp") else 1
         inner = size_in(raw, "intermediate_size")
         per_layer = size_in(raw, "hidden_size_per_layer_input", 0, least=0) if four else 0
         config = cls(
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
             eps=number_in(raw, "rms_norm_eps", default=1e-6),
-            tied=bool(raw.get("tie_word_embeddings", True)),
+            tied=flag_in(raw, "tie_word_embeddings", True),
             layer_types=types,
             max_positions=size_in(raw, "max_position_embeddings"),
             forms=forms,
             inner=tuple(inner * (wide if form.shared else 1) for form in forms),
-            ropes={form.layer_type: _rope(raw, form, four) for form in forms},
+            ropes={form.layer_type: _rope(raw, form.layer_type, form.size, four) for form in forms},
             norm_offset=0.0 if four else 1.0,
             scaled_layers=four,
             softcap=number_in(raw, "final_logit_softcapping")
-            if "final_logit_softcapping" in raw
+            if raw.get("final_logit_softcapping") is not None
             else None,
             experts=ExpertForm.read(raw, "top_k_experts")
-            if four and raw.get("enable_moe_block")
+            if four and flag_in(raw, "enable_moe_block")
             else None,
             per_layer=per_layer,
             per_layer_vocab=size_in(raw, "vocab_size_per_layer_input") if per_layer else 0,
@@ -143,26 +143,30 @@ class GemmaConfig(TextConfig):
 
 
 def _follow(raw: Mapping[str, Any], four: bool) -> None:
-    bidirectional = raw.get("use_bidirectional_attention") or False
     follow(
         {
             "hidden_activation": (
                 raw.get("hidden_activation", "gelu_pytorch_tanh"),
                 "gelu_pytorch_tanh",
             ),
-            "attention_bias": (bool(raw.get("attention_bias", False)), False),
+            "attention_bias": (raw.get("attention_bias") or False, False),
             "attn_logit_softcapping": (raw.get("attn_logit_softcapping"), None),
-            # "vision": text sees what lies before it, as ever
-            "use_bidirectional_attention": (
-                False if four and bidirectional == "vision" else bidirectional,
-                False,
-            ),
         }
     )
+    # "vision": text sees what lies before it, as ever
+    allowed = (None, "vision") if four else (None, False)
+    if (value := raw.get("use_bidirectional_attention")) not in allowed:
+        raise ValueError(
+            f"config.json: use_bidirectional_attention is {value!r}, "
+            f"supported: {' or '.join(map(repr, allowed))}"
+        )
 
 
 def _layer_types(raw: Mapping[str, Any], layers: int, four: bool) -> tuple[str, ...]:
-    pattern = size_in(raw, "sliding_window_pattern", size_in(raw, "_sliding_window_pattern", 6))
+    pattern = 6 if four else size_in(raw, "sliding_window_pattern", 6)
+    if raw.get("layer_types") is None:  # transformers reads no other key for it
+        keys = ("sliding_window_pattern", "_sliding_window_pattern")
+        follow({key: (raw.get(key) or pattern, pattern) for key in keys})
     types = layer_types_in(
         raw, (SLIDING, FULL), [SLIDING if (i + 1) % pattern else FULL for i in range(layers)]
     )
@@ -178,16 +182,16 @@ def _forms(
 
     They are set by `global_*`, or layer by layer by `per_layer_config`.
     """
-    same = bool(raw.get("attention_k_eq_v", False))
+    same = flag_in(raw, "attention_k_eq_v")
     # an empty one: all layers are alike
-    by_layer = part_in(raw, "per_layer_config") if "per_layer_config" in raw else None
+    by_layer = part_in(raw, "per_layer_config") if raw.get("per_layer_config") is not None else None
     scale = 1.0 if four else number_in(raw, "query_pre_attn_scalar") ** -0.5
     forms = []
     for i, kind in enumerate(types):
         special: Mapping[str, Any] = {}
         if four and kind == FULL:
             special = {"head_dim": raw["global_head_dim"]}
-            if same and "num_global_key_value_heads" in raw:
+            if same and raw.get("num_global_key_value_heads") is not None:
                 special["num_key_value_heads"] = raw["num_global_key_value_heads"]
         special = special if by_layer is None else part_in(by_layer, str(i))
         if unknown := set(special) - {"head_dim", "num_key_value_heads"}:
@@ -226,26 +230,40 @@ def _forms(
     return tuple(forms)
 
 
-def _rope(raw: Mapping[str, Any], form: GemmaForm, four: bool) -> RopeSettings:
-    """One layer's positions, in today's keys or as Gemma 3 was first published.
+def _rope(raw: Mapping[str, Any], kind: str, size: int, four: bool) -> RopeSettings:
+    """Of a layer type whose heads have `size` elements."""
+    rope, theta = _rope4(raw, kind) if four else _rope3(raw, kind)
+    if rope.get("rope_type") not in (None, "default", "proportional"):
+        whole_rotary(rope)
+    return RopeSettings.read(rope, rotary=size, theta=theta)
+
+
+def _rope3(raw: Mapping[str, Any], kind: str) -> tuple[Mapping[str, Any], float]:
+    """In today's keys or as Gemma 3 was first published.
 
     Then rope_theta and rope_scaling are for full layers, rope_local_base_freq for sliding ones.
     """
-    kind = form.layer_type
-    proportional = (
-        {"rope_type": "proportional", "partial_rotary_factor": 0.25}
-        if four and kind == FULL
-        else {}
-    )
-    old: Mapping[str, Any] = part_in(raw, "rope_scaling") if kind == FULL else {}
-    rope = (
-        part_in(part_in(raw, "rope_parameters"), kind)
-        if "rope_parameters" in raw
-        else {**proportional, **old}
-    )
-    outer = number_in(
-        raw, "rope_theta" if kind == FULL else "rope_local_base_freq", default=THETA[kind]
-    )
-    return RopeSettings.read(
-        rope, rotary=form.size, theta=number_in(rope, "rope_theta", default=outer)
-    )
+    if raw.get("rope_parameters") is not None:
+        rope = part_in(part_in(raw, "rope_parameters"), kind)
+    else:
+        rope = part_in(raw, "rope_scaling") if kind == FULL else {}
+        if "type" in rope and "rope_type" not in rope:  # which transformers reads as default
+            raise ValueError(
+                f"config.json: rope_scaling.type is {rope['type']!r}, expected rope_type beside it"
+            )
+    outer = "rope_theta" if kind == FULL else "rope_local_base_freq"
+    theta = number_in(raw, outer, default=THETA[kind])
+    return rope, number_in(rope, "rope_theta", default=theta)
+
+
+def _rope4(raw: Mapping[str, Any], kind: str) -> tuple[Mapping[str, Any], float]:
+    """Blocks for both layer types, or none: then no older key counts either."""
+    if raw.get("rope_parameters") is None:
+        keys = ("rope_theta", "rope_local_base_freq", "rope_scaling", "partial_rotary_factor")
+        follow({key: (raw.get(key) or None, None) for key in keys})
+        proportional = {"rope_type": "proportional", "partial_rotary_factor": 0.25}
+        return proportional if kind == FULL else {}, THETA[kind]
+    rope = part_in(raw, "rope_parameters").get(kind)
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"config.json: rope_parameters.{kind} is {rope!r}, expected an object")
+    return rope, number_in(rope, "rope_theta")

@@ -32,6 +32,16 @@ OTHER_PARTS = tuple(
     for part in ("visual", "vision_tower", "audio_tower", "embed_vision", "embed_audio")
 )
 OTHER_PARTS += ("model.multi_modal_projector.",)
+AROUND_TEXT = (  # a model of several parts says it outside of its text part
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "quantization_config",
+    "backbone_hidden_size",
+    "use_ordered_embeddings",
+    "num_centroids",
+    "centroid_intermediate_top_k",
+)
 WEIGHT_FILES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".npz", ".h5", ".msgpack")
 
 
@@ -40,7 +50,7 @@ class Checkpoint:
 
     weights: the one weight file that is read, relative to the folder; None: all that lie in it
 
-    config: the text model's settings, a multimodal config's outer ones filling what it leaves out
+    config: the text model's settings; of a multimodal config's outer ones only what is of the whole
     tokenizer: path of tokenizer.json, None without one
     left_out: weight files of the folder that are not read
 
@@ -55,7 +65,8 @@ class Checkpoint:
         if outer is None:
             raise ValueError(f"checkpoint {self.path}: no config.json")
         text = self._part(outer, "text_config")
-        self.config: dict[str, Any] = {**outer, **text}
+        around = {key: outer[key] for key in AROUND_TEXT if key in outer} if text else outer
+        self.config: dict[str, Any] = {**around, **text}
         if "tie_word_embeddings" in outer:  # the outer model owns the head
             self.config["tie_word_embeddings"] = outer["tie_word_embeddings"]
         generation = self._json("generation_config.json") or {}

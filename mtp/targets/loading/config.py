@@ -47,13 +47,12 @@ ROPE_KEYS = {
     "low": "low_freq_factor",
     "high": "high_freq_factor",
     "original": "original_max_position_embeddings",
-    "share": "partial_rotary_factor",
 }
 ROPE_NEEDS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
     "llama3": ("factor", "low", "high", "original"),
-    "proportional": ("share",),
+    "proportional": (),
 }
 
 
@@ -78,22 +77,28 @@ class RopeSettings:
     share: float = 1.0
 
     @classmethod
-    def read(cls, rope: Mapping[str, Any], *, rotary: int, theta: float) -> RopeSettings:
-        """From a config's rope_parameters, or rope_scaling.
+    def read(
+        cls,
+        rope: Mapping[str, Any],
+        *,
+        rotary: int,
+        theta: float,
+        kinds: Sequence[str] = tuple(ROPE_NEEDS),
+    ) -> RopeSettings:
+        """From a config's rope_parameters, or rope_scaling. kinds: that the family knows.
 
         Raises ValueError, one line, for another kind or a setting that is missing.
         """
         kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind not in list(ROPE_NEEDS):
-            raise ValueError(
-                f"config.json: rope_type is {kind!r}, supported: {', '.join(ROPE_NEEDS)}"
-            )
+        if kind not in list(kinds):
+            raise ValueError(f"config.json: rope_type is {kind!r}, supported: {', '.join(kinds)}")
         found: dict[str, Any] = {
             name: number_in(rope, ROPE_KEYS[name], f" (rope_type {kind})")
             for name in ROPE_NEEDS[kind]
         }
         if kind == "proportional":
             found["factor"] = number_in(rope, "factor", default=1.0)
+            found["share"] = number_in(rope, "partial_rotary_factor", default=1.0)
         if kind == "llama3" and found["high"] <= found["low"]:
             raise ValueError(
                 f"config.json: high_freq_factor is {found['high']}, "
@@ -169,6 +174,22 @@ def number_in(
     return value
 
 
+def flag_in(raw: Mapping[str, Any], key: str, default: bool = False) -> bool:
+    """True or false of config.json; default: where it is absent or null. Raises ValueError."""
+    value = raw.get(key)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise ValueError(f"config.json: {key} is {value!r}, expected true or false")
+    return value
+
+
+def whole_rotary(rope: Mapping[str, Any]) -> None:
+    """Raises ValueError where a part of a head would be rotated, which most families do not do."""
+    share = rope.get("partial_rotary_factor")
+    if share not in (None, 1):
+        raise ValueError(f"config.json: partial_rotary_factor is {share!r}, supported: 1.0")
+
+
 def part_in(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """An object of config.json, empty where it is absent or null. Raises ValueError."""
     value = raw.get(key)
@@ -182,9 +203,10 @@ def layer_types_in(
 ) -> list[str]:
     """One known type for each layer. Raises ValueError.
 
-    default: where the key is absent, null or empty; as many are expected
+    default: where the key is absent or null; as many are expected
     """
-    types = raw.get("layer_types") or default
+    types = raw.get("layer_types")
+    types = default if types is None else types
     if (
         not isinstance(types, Sequence)
         or len(types) != len(default)

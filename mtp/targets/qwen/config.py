@@ -13,11 +13,13 @@ from mtp.targets.loading.config import (
     ExpertForm,
     RopeSettings,
     TextConfig,
+    flag_in,
     follow,
     layer_types_in,
     number_in,
     part_in,
     size_in,
+    whole_rotary,
 )
 
 
@@ -31,15 +33,24 @@ class Dialect:
     output_gate: bool = False  # attention's output is gated by a part of its query projection
     hybrid: bool = False  # has gated-delta layers
     experts: bool = False  # a mixture of experts in the place of each MLP
-    rotary_share: float = 1.0  # of a head's width, where config.json does not say
+    # where config.json does not say, as transformers has it:
+    rotary_share: float = 1.0  # of a head's width; another one is known to hybrids alone
+    head_size: int | None = None  # None: hidden size / heads
+    positions: int = 32768
 
 
+ROPES = ("default", "linear", "llama3")
 DIALECTS = {
-    "llama": Dialect(),
+    "llama": Dialect(positions=2048),
     "qwen2": Dialect(qkv_bias=True),
-    "qwen3": Dialect(qk_norm=True),
+    "qwen3": Dialect(qk_norm=True, head_size=128),
     "qwen3_5_text": Dialect(
-        norm_offset=1.0, qk_norm=True, output_gate=True, hybrid=True, rotary_share=0.25
+        norm_offset=1.0,
+        qk_norm=True,
+        output_gate=True,
+        hybrid=True,
+        rotary_share=0.25,
+        head_size=256,
     ),
 }
 DIALECTS["qwen3_5_moe_text"] = replace(DIALECTS["qwen3_5_text"], experts=True)
@@ -104,21 +115,16 @@ class QwenConfig(TextConfig):
         if name not in MODEL_TYPES:
             raise ValueError(f"model_type is {name!r}, supported: {', '.join(sorted(MODEL_TYPES))}")
         dialect = DIALECTS[ALIASES.get(name, name)]
-        rope = part_in(raw, "rope_parameters") or part_in(raw, "rope_scaling")
-        head = size_in(
-            raw,
-            "head_dim",
-            max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads")),
-        )
-        share = number_in({**raw, **rope}, "partial_rotary_factor", default=dialect.rotary_share)
-        theta = number_in({**raw, **rope}, "rope_theta", default=10000.0)
+        split = max(1, size_in(raw, "hidden_size") // size_in(raw, "num_attention_heads"))
+        head = size_in(raw, "head_dim", dialect.head_size or split)
+        positions = size_in(raw, "max_position_embeddings", dialect.positions)
 
         def linear(key: str, absent: int = 0) -> int:
             return size_in(raw, f"linear_{key}") if dialect.hybrid else absent
 
         config = cls(
             dialect=dialect,
-            rope=RopeSettings.read(rope, rotary=int(head * share), theta=theta),
+            rope=_rope(raw, dialect, head, positions),
             vocab=size_in(raw, "vocab_size"),
             hidden=size_in(raw, "hidden_size"),
             intermediate=0 if dialect.experts else size_in(raw, "intermediate_size"),
@@ -129,9 +135,9 @@ class QwenConfig(TextConfig):
             kv_heads=size_in(raw, "num_key_value_heads", size_in(raw, "num_attention_heads")),
             head_size=head,
             eps=number_in(raw, "rms_norm_eps", default=1e-6),
-            tied=bool(raw.get("tie_word_embeddings", False)),
+            tied=flag_in(raw, "tie_word_embeddings"),
             layer_types=_layer_types(raw, dialect),
-            max_positions=size_in(raw, "max_position_embeddings", 32768),
+            max_positions=positions,
             linear_key_heads=linear("num_key_heads"),
             linear_value_heads=linear("num_value_heads"),
             linear_key_size=linear("key_head_dim"),
@@ -152,16 +158,16 @@ class QwenConfig(TextConfig):
         follow(
             {
                 "hidden_act": (raw.get("hidden_act", "silu"), "silu"),
-                "attention_bias": (bool(raw.get("attention_bias", False)), False),
-                "mlp_bias": (bool(raw.get("mlp_bias", False)), False),
+                "attention_bias": (raw.get("attention_bias") or False, False),
+                "mlp_bias": (raw.get("mlp_bias") or False, False),
                 "dual_chunk_attention_config": (raw.get("dual_chunk_attention_config"), None),
-                "use_sliding_window": (bool(raw.get("use_sliding_window", False)), False),
+                "use_sliding_window": (raw.get("use_sliding_window") or False, False),
                 "attn_output_gate": (
                     raw.get("attn_output_gate", self.dialect.output_gate),
                     self.dialect.output_gate,
                 ),
                 "mtp_use_dedicated_embeddings": (
-                    bool(raw.get("mtp_use_dedicated_embeddings", False)),
+                    raw.get("mtp_use_dedicated_embeddings") or False,
                     False,
                 ),
             }
@@ -178,6 +184,31 @@ class QwenConfig(TextConfig):
         ):
             if many % few:
                 raise ValueError(f"config.json: {many} heads cannot share {few} key heads evenly")
+
+
+def _rope(raw: Mapping[str, Any], dialect: Dialect, head: int, positions: int) -> RopeSettings:
+    """What rope_parameters (or rope_scaling) says comes before the keys beside it."""
+    where = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
+    rope = part_in(raw, where)
+    if nested := [key for key, value in rope.items() if isinstance(value, Mapping)]:
+        raise ValueError(
+            f"config.json: {where}.{nested[0]} is {rope[nested[0]]!r}, "
+            "expected one block for all layers"
+        )
+    outer = {key: raw[key] for key in ("rope_theta", "partial_rotary_factor") if key in raw}
+    rope = {"original_max_position_embeddings": positions, **outer, **rope}
+    if raw.get("original_max_position_embeddings") is not None:  # as Phi 3 writes it
+        rope["original_max_position_embeddings"] = raw["original_max_position_embeddings"]
+    if not dialect.hybrid:
+        whole_rotary(rope)
+        rope.pop("partial_rotary_factor", None)
+    rope.setdefault("partial_rotary_factor", dialect.rotary_share)
+    return RopeSettings.read(
+        rope,
+        rotary=int(head * number_in(rope, "partial_rotary_factor")),
+        theta=number_in(rope, "rope_theta", default=10000.0),
+        kinds=ROPES,
+    )
 
 
 def _layer_types(raw: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:

@@ -447,7 +447,7 @@ def test_N20_a_stop_id_that_can_never_be_picked_is_refused(
 ):
     values = {"eos_token_id": named}
     if key.startswith("text_config"):
-        configure(folder, lambda config: config | {"text_config": values}, file)
+        configure(folder, lambda config: config | {"text_config": config | values}, file)
     else:
         configure(folder, lambda config: config | values, file)
     shown = str(named).replace("[", r"\[")

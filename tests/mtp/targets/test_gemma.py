@@ -152,7 +152,7 @@ REFUSED4: dict[str, dict[str, Any]] = {
     "num_experts is None, expected a positive integer": {"enable_moe_block": True},
     "top_k_experts is 9, expected at most num_experts (8)": EXPERTS | {"top_k_experts": 9},
     "attention_bias is True": {"attention_bias": True},
-    "use_bidirectional_attention is 'all', supported: False": {
+    "use_bidirectional_attention is 'all', supported: None or 'vision'": {
         "use_bidirectional_attention": "all"
     },
     "hidden_activation is 'relu'": {"hidden_activation": "relu"},
@@ -173,9 +173,13 @@ REFUSED4: dict[str, dict[str, Any]] = {
         "hidden_size_per_layer_input": 8,
         "vocab_size_per_layer_input": 100,
     },
-    "rope_type is 'yarn'": {"rope_parameters": {FULL: {"rope_type": "yarn"}}},
-    "partial_rotary_factor is None, expected a positive number": {
-        "rope_parameters": {FULL: {"rope_type": "proportional"}}
+    "rope_type is 'yarn'": {
+        "rope_parameters": {
+            kind: {"rope_type": "yarn", "rope_theta": 9.0} for kind in (FULL, SLIDING)
+        }
+    },
+    "rope_theta is None, expected a positive number": {
+        "rope_parameters": {FULL: {"rope_type": "proportional"}, SLIDING: {"rope_theta": 9.0}}
     },
     "final_logit_softcapping is -1.0, expected a positive number": {
         "final_logit_softcapping": -1.0
@@ -183,7 +187,9 @@ REFUSED4: dict[str, dict[str, Any]] = {
 }
 REFUSED3: dict[str, dict[str, Any]] = {
     "attn_logit_softcapping is 50.0, supported: None": {"attn_logit_softcapping": 50.0},
-    "use_bidirectional_attention is True, supported: False": {"use_bidirectional_attention": True},
+    "use_bidirectional_attention is True, supported: None or False": {
+        "use_bidirectional_attention": True
+    },
     "query_pre_attn_scalar is 0, expected a positive number": {"query_pre_attn_scalar": 0},
 }
 
