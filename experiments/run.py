@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import hydra
@@ -16,29 +15,30 @@ from rich.console import Console
 from experiments.config import resolvers
 from experiments.config.checks import BadInput
 from experiments.config.completion import complete, completes
-from experiments.config.overrides import shows
-from experiments.io import PROJECT, git_commit, versions, write_json
+from experiments.config.overrides import flags_last, shows
+from experiments.io import git_commit, versions, write_json
+from experiments.runs.entry import CONFIGS, by_hydra, carried_out
+from experiments.runs.status import FILE, Status, state_in
 from experiments.sweep.attempt import die_with_parent
 
 # what needs torch is imported late: tab completion and --help need none of it
 
-CONFIGS = str(PROJECT / "configs")
-
-failures: list[tuple[str, int]] = []  # what failed in this process, and its exit code
+ended: list[Status] = []  # how the job of this process ended
 
 
 @hydra.main(version_base="1.3", config_path=CONFIGS, config_name="run")
 def job(config: DictConfig) -> None:
-    """One job. Its failure is kept in its folder and in `failures`."""
+    """One job. How it ended is in its folder and in `ended` before anything of it is shown."""
     from experiments.config.fingerprint import fingerprint_of, resolved
     from experiments.runs.dates import settle_date
     from experiments.runs.job import run_job
 
     folder, run_id = Path(HydraConfig.get().runtime.output_dir), resolvers.run_id()
-    settle_date(config)
-    fingerprint = fingerprint_of(config)
-    state: dict[str, str | None] = {"state": "ok", "error": None}
+    fingerprint, show = None, None
+    fault: BaseException | None
     try:
+        settle_date(config)
+        fingerprint = fingerprint_of(config)
         about = {
             "run_id": run_id,
             "fingerprint": fingerprint,
@@ -46,57 +46,52 @@ def job(config: DictConfig) -> None:
             "versions": versions(),
         }
         write_json(folder / "config.json", about | {"config": resolved(config)})
-        run_job(config, folder, run_id, Console())
-    except BadInput as wrong:
-        failures.append((f"error: {wrong}", 2))
-        state = {"state": "failed", "error": str(wrong)}
-    except Exception as fault:
-        failures.append((f"failed: {fault} (see {folder / 'status.json'})", 1))
-        state = {"state": "failed", "error": traceback.format_exc()}
-    write_json(folder / "status.json", state | {"fingerprint": fingerprint})
+        done = run_job(config, folder, run_id, Console())
+        fault, show = done.failure, done.show
+    except BaseException as raised:  # an interrupt, or a panic of a library, is no other end
+        fault = raised
+    ended.append(Status.of(fault, folder).kept(folder, fingerprint))
+    if show is not None:
+        show()
 
 
 def main() -> None:
-    resolvers.register()
-    die_with_parent()
-    arguments = sys.argv[1:]
-    if completes(arguments):
-        complete(job, arguments)
-        return
-    if shows(arguments):
-        job()
-        return
-    try:
-        code = _checked_and_run(arguments)
-    except BadInput as wrong:
-        print(f"error: {wrong}", file=sys.stderr)
-        code = 2
-    sys.exit(code)
+    sys.exit(carried_out(partial(_command, sys.argv[1:])))
 
 
-def _checked_and_run(arguments: Sequence[str]) -> int:
+def _command(arguments: Sequence[str]) -> int:
     """The exit code. Raises BadInput before anything starts."""
     from experiments.runs.validate import validate
     from experiments.sweep.choose import repeated
     from experiments.sweep.run import run_sweep
 
+    resolvers.register()
+    die_with_parent()
+    if completes(arguments):
+        complete(job, arguments)
+        return 0
+    arguments = flags_last(arguments)
+    if shows(arguments):
+        by_hydra(job, arguments)
+        return 0
     checked = validate(repeated(arguments), CONFIGS, "run")
     if checked.sweep:
         return run_sweep(checked, CONFIGS)
     _take_folder(checked.base)
-    job()
-    for what, _ in failures:
-        print(what, file=sys.stderr)
-    return failures[0][1] if failures else 0
+    by_hydra(job, arguments)
+    status = ended.pop()
+    if status.line is not None:
+        print(status.line, file=sys.stderr)
+    return status.code
 
 
 def _take_folder(base: DictConfig) -> None:
     """Raises BadInput where a run is already; but a study that failed goes on in its folder,
     cell by cell."""
-    status = Path(base.hydra.run.dir) / "status.json"
+    status = Path(base.hydra.run.dir) / FILE
     if not status.exists():
         return
-    if base.study is None or json.loads(status.read_text())["state"] == "ok":
+    if base.study is None or state_in(status) == "ok":
         raise BadInput(
             f"hydra.run.dir is {base.hydra.run.dir}, which holds a run already, expected a folder "
             "of its own"

@@ -8,8 +8,6 @@ launch -> book.
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
@@ -335,8 +333,7 @@ class Engine:
         streams = [stream for stream in streams if self.streams.get(stream.slot) is stream]
         message = f"{what}{type(fault).__name__}: {fault}"
         names = ", ".join(stream.request.id for stream in streams)
-        print_error(f"step failed for request {names}: {message}")
-        traceback.print_exception(fault, file=sys.stderr)
+        print_error(f"step failed for request {names}: {message}", fault)
         for stream in streams:
             self._end(stream, "error", message)
 

@@ -16,9 +16,11 @@ def whole(path: Path) -> Iterator[Path]:
     try:
         yield aside
         aside.replace(path)
-    except BaseException:
+    except BaseException as fault:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if isinstance(fault, OSError) and fault.filename is None:
+            fault.filename = str(path)  # a full disk is no file's fault, but one may want to know
         raise
 
 

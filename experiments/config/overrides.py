@@ -4,9 +4,11 @@ Hydra takes them apart."""
 from __future__ import annotations
 
 import re
+from argparse import ArgumentError
 from collections.abc import Sequence
 from itertools import product
 
+from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
@@ -40,6 +42,23 @@ OF_THE_SWEEP = (
     "hydra.output_subdir",
 )
 OF_THE_SWEEP_BELOW = ("launcher.", "hydra.launcher.", "hydra.sweep.", "hydra.sweeper.")
+
+
+def flags_last(arguments: Sequence[str]) -> list[str]:
+    """The same overrides and flags; Hydra itself takes no override after a flag. Raises BadInput
+    for a flag that it does not have."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        parsed, unknown = parser.parse_known_intermixed_args(list(arguments))
+    except ArgumentError as wrong:
+        raise BadInput(one_line(wrong)) from wrong
+    if unknown:
+        raise BadInput(f"{unknown[0]} is no flag, expected some of Hydra's (see --hydra-help)")
+    flags = list(arguments)
+    for override in parsed.overrides:
+        flags.remove(override)
+    return [*parsed.overrides, *flags]
 
 
 def shows(arguments: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -10,8 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 
-def show(console: Console, metrics: dict[str, Any], text: str, request: str, folder: str) -> None:
-    """The text of one request, the figures, the parity verdict, and where the files are."""
+def show_run(
+    console: Console,
+    metrics: dict[str, Any],
+    text: str,
+    request: str,
+    folder: Path,
+    said: Sequence[str],
+) -> None:
+    """The text of one request, the figures, the parity verdict, where the files are, and what else
+    is said."""
     console.print()
     console.rule(Text(f"text of {request}"), align="left")
     console.print(Text(text))
@@ -20,7 +29,8 @@ def show(console: Console, metrics: dict[str, Any], text: str, request: str, fol
     if metrics["acceptance_by_position"]:
         console.print(_positions(metrics["acceptance_by_position"]))
     console.print(verdict(metrics["parity"]))
-    console.print(Text(f"files: {folder}"), soft_wrap=True)
+    for line in (f"files: {folder}", *said):
+        console.print(Text(line), soft_wrap=True)
 
 
 def verdict(parity: dict[str, Any]) -> Text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from rich.console import Console
 from experiments.config.fingerprint import fingerprint_of
 from experiments.io import git_commit, versions, write_json
 from experiments.runs import results
-from experiments.runs.console import show
+from experiments.runs.console import show_run
 from experiments.runs.parity import NOT_CHECKED, Parity, compare
 from experiments.runs.progress import ProgressLine
 from experiments.runs.runtime import Runtime, engine_for
@@ -28,18 +30,27 @@ from mtp.layouts.stats import layout_stats
 from mtp.metrics import rate, summarise
 from mtp.policies import StaticK
 from mtp.policies.record import Recording
+from mtp.request import Finished
 
 
 class ParityError(RuntimeError):
     """A token differs from plain decoding although `parity=exact`."""
 
 
-def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> dict[str, Any]:
-    """Runs a config and writes its files into `folder`; gives metrics.json. Raises BadInput,
-    ParityError, or what failed."""
+@dataclass(frozen=True)
+class Done:
+    """A run whose files are all written."""
+
+    metrics: dict[str, Any]  # metrics.json
+    failure: Exception | None = None  # why it is no good nevertheless
+    show: Callable[[], None] = lambda: None  # what a person sees of it
+
+
+def run_job(config: DictConfig, folder: Path, run_id: str, console: Console) -> Done:
+    """Runs a config and writes its files into `folder`. Raises BadInput, or what ended it."""
     spec = run_spec(config)
     if spec.study is not None:
-        return run_study(spec.study, folder, run_id, console)
+        return Done(run_study(spec.study, folder, run_id, console))
     workload = spec.workload
     runtime = (
         TapeRuntime(spec, workload)
@@ -57,9 +68,7 @@ def _on_model(spec: RunSpec, config: DictConfig) -> Runtime:
     return ModelRuntime(spec, config)
 
 
-def run_on(
-    runtime: Runtime, folder: Path, identity: dict[str, str], console: Console
-) -> dict[str, Any]:
+def run_on(runtime: Runtime, folder: Path, identity: dict[str, str], console: Console) -> Done:
     """See `run_job`. identity: run_id and fingerprint."""
     spec, settings = runtime.spec, runtime.spec.settings
     runtime.print_headline(console)
@@ -101,30 +110,36 @@ def run_on(
         results.write_grants(folder / "grants.parquet", engine.grants.log)
     results.write_tokens(folder / "tokens.jsonl", finished, runtime.decode)
     write_json(folder / "metrics.json", metrics)
-    first = min(finished, key=lambda done: done.id)
-    show(console, metrics, runtime.decode(first.tokens), first.id, str(folder))
+    failure = _failure(runtime, finished, parity)
+    said = []
     if spec.profile.windows:
-        console.print(
+        said.append(
             f"trace: {traced} of {spec.profile.windows} windows, slower than the others, for "
-            "ui.perfetto.dev",
-            soft_wrap=True,
+            "ui.perfetto.dev"
         )
+    if failure is None and isinstance(engine.learning, Recording):
+        write_recording(folder, engine.learning, runtime.requests, executor.limits)
+        said.append(f"recorded: replay it with workload=recorded workload.path={folder}")
+
+    def show() -> None:
+        first = min(finished, key=lambda done: done.id)
+        show_run(console, metrics, runtime.decode(first.tokens), first.id, folder, said)
+
+    return Done(metrics, failure, show)
+
+
+def _failure(runtime: Runtime, finished: Sequence[Finished], parity: Parity) -> Exception | None:
     failed = [done for done in finished if done.finish == "error"]
     if failed:
-        raise RuntimeError(
+        return RuntimeError(
             f"{len(failed)} of {len(finished)} requests failed, the first: {failed[0].id}: "
             f"{failed[0].error}"
         )
-    if settings.parity == "exact" and not parity.exact:
-        raise ParityError(
+    if runtime.spec.settings.parity == "exact" and not parity.exact:
+        return ParityError(
             f"tokens differ from plain decoding: {parity.first_difference}{runtime.advice()}"
         )
-    if isinstance(engine.learning, Recording):
-        write_recording(folder, engine.learning, runtime.requests, executor.limits)
-        console.print(
-            f"recorded: replay it with workload=recorded workload.path={folder}", soft_wrap=True
-        )
-    return metrics
+    return None
 
 
 def _plain(runtime: Runtime) -> Engine:

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 from experiments.io import fingerprint, write_json
 
 MANIFEST, LOCKS, CLAIM, LOG = "sweep.json", ".locks", "claim", "job.log"
-State = Literal["waiting", "running", "ok", "failed"]
+State = Literal["waiting", "running", "ok", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,16 @@ class SweepFolder:
     def status(self, job: SweepJob) -> dict[str, Any] | None:
         """status.json, None without a whole one."""
         try:
-            return json.loads((self.path / job.name / "status.json").read_text(encoding="utf-8"))
+            held = json.loads((self.path / job.name / "status.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        return held if isinstance(held, dict) else None
 
     def state(self, job: SweepJob) -> State:
         status = self.status(job)
         if status is not None:
-            return "ok" if status["state"] == "ok" else "failed"
+            ends: tuple[State, ...] = ("ok", "interrupted")
+            return next((state for state in ends if state == status.get("state")), "failed")
         return "running" if (self.path / job.name).exists() else "waiting"
 
     def done(self, job: SweepJob) -> bool:
@@ -93,7 +95,7 @@ class SweepFolder:
         status = self.status(job)
         return (
             status is not None
-            and status["state"] == "ok"
+            and status.get("state") == "ok"
             and status.get("fingerprint") == job.fingerprint
         )
 

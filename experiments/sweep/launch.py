@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from experiments.config import resolvers
 from experiments.config.checks import BadInput, integer
 from experiments.config.overrides import key_of, not_swept, quoted
+from experiments.runs.status import Status
 from experiments.sweep.attempt import attempt
 from experiments.sweep.folder import SweepFolder, SweepJob
 
@@ -48,6 +49,13 @@ def _local(folder: SweepFolder, todo: Sequence[SweepJob], jobs: int) -> None:
             running, timeout=POLL_S
         ).not_done:  # a thread that waits for ever may not see Ctrl-C
             continue
+    except KeyboardInterrupt:  # what runs ends with this process
+        for job in todo:
+            if folder.state(job) == "running":
+                Status.of(KeyboardInterrupt(), folder.path / job.name).kept(
+                    folder.path / job.name, job.fingerprint
+                )
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     for one in running:

@@ -10,13 +10,12 @@ from subprocess import call
 from rich.console import Console
 
 from experiments.io import git_commit
+from experiments.runs.entry import INTERRUPTED
 from experiments.runs.validate import Checked, validate
 from experiments.sweep.choose import folder_for, on_its_day
 from experiments.sweep.folder import SweepFolder, SweepJob
 from experiments.sweep.launch import launcher_of
 from experiments.sweep.watch import Watch
-
-INTERRUPTED = 130
 
 
 def run_sweep(checked: Checked, configs: str) -> int:
@@ -78,7 +77,9 @@ def _failure(folder: SweepFolder, job: SweepJob) -> str | None:
     if folder.done(job):
         return None
     status = folder.status(job)
-    error = "it did not end" if status is None else str(status["error"]).strip().splitlines()[-1]
+    error = (
+        "it did not end" if status is None else str(status.get("error")).strip().splitlines()[-1]
+    )
     return (
         f"failed: {job.name} ({folder.axes(job)}): {error} (see "
         f"{folder.path / job.name / 'status.json'})"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from functools import cache
 
+from mtp.errors import say
+
 
 @cache
 def note(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr, flush=True)
+    say(f"note: {line}", sys.stderr)

@@ -66,7 +66,7 @@ def test_a_job_with_a_study_runs_it(tmp_path):
     )
     metrics = run_job(
         config_of("experiment=published", *small), tmp_path, "id", Console(file=io.StringIO())
-    )
+    ).metrics
     assert json.loads((tmp_path / "metrics.json").read_text()) == metrics
     assert metrics["label"] == "calibrated"
     page = (tmp_path / "published.md").read_text()

@@ -43,7 +43,11 @@ def go(tmp_path, monkeypatch):
         folder.mkdir()
         with initialize_config_dir(CONFIGS, version_base="1.3"):
             config = compose("run", overrides=list(overrides))
-        return folder, run_job(config, folder, "id", Console(file=io.StringIO()))
+        done = run_job(config, folder, "id", Console(file=io.StringIO()))
+        if done.failure is not None:
+            raise done.failure
+        done.show()
+        return folder, done.metrics
 
     return run
 
