@@ -33,12 +33,8 @@ def folder_for(checked: Checked) -> tuple[SweepFolder, IO[str]]:
                 "resume=new"
             )
         return _again(given, fresh, "hydra.sweep.dir")
-    if (
-        resume == "auto"
-        and not own
-        and (last := _last(given.parent)) is not None
-        and _unfinished(last, fresh)
-    ):
+    last = _own_last(fresh) if resume == "auto" and not own else None
+    if last is not None and last.jobs == fresh.jobs and not _done(last):
         claim = last.claim()
         if claim is not None:
             return last, claim
@@ -57,9 +53,12 @@ def on_its_day(checked: Checked, again: Callable[[], Checked]) -> Checked:
     if last is None or last.date in (None, day):
         return checked
     begun_on(str(last.date))
-    then = again()
-    names = [job.name for job in SweepJob.numbered(then.jobs)]
-    if checked.base.resume == "auto" and names != [job.name for job in last.jobs]:
+    then, here = again(), Path(checked.base.hydra.sweep.dir).absolute()
+    if (
+        checked.base.resume == "auto"
+        and last.path != here
+        and SweepJob.numbered(then.jobs) != last.jobs
+    ):  # its configs have changed: a new sweep
         begun_on(day)
         return checked
     return then
@@ -69,7 +68,8 @@ def _candidate(checked: Checked) -> SweepFolder | None:
     """The sweep that a command may go on with; None also where it cannot be read."""
     resume, given = str(checked.base.resume), Path(checked.base.hydra.sweep.dir).absolute()
     if resume == "auto":
-        last = _last(given.parent)
+        asked = SweepFolder(given, SweepJob.numbered(checked.jobs), (), os.getcwd(), None)
+        last = _own_last(asked)
         return _sweep_in(given) or (None if last is None or _done(last) else last)
     return None if resume == "new" else _sweep_in(Path(resume).absolute())
 
@@ -127,11 +127,16 @@ def _read(path: Path, key: str) -> SweepFolder:
         ) from wrong
 
 
-def _last(above: Path) -> SweepFolder | None:
-    """Of the sweeps in a folder, the one that was started last; None also where it cannot be
-    read."""
-    last = max(above.glob(f"*/{MANIFEST}"), default=None)  # their names begin with the time
-    return _sweep_in(last.parent) if last else None
+def _own_last(asked: SweepFolder) -> SweepFolder | None:
+    """Of the sweeps beside a new one, the last of the same command, whatever others were started
+    since; their configs may have changed. None also where none can be read."""
+    names = [job.name for job in asked.jobs]
+    # their names begin with the time
+    for manifest in sorted(asked.path.parent.glob(f"*/{MANIFEST}"), reverse=True):
+        one = _sweep_in(manifest.parent)
+        if one and [job.name for job in one.jobs] == names and one.cwd == asked.cwd:
+            return one
+    return None
 
 
 def _sweep_in(folder: Path) -> SweepFolder | None:
@@ -139,10 +144,6 @@ def _sweep_in(folder: Path) -> SweepFolder | None:
         return SweepFolder.read(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _unfinished(last: SweepFolder, fresh: SweepFolder) -> bool:
-    return (last.jobs, last.cwd) == (fresh.jobs, fresh.cwd) and not _done(last)
 
 
 def _done(sweep: SweepFolder) -> bool:

@@ -81,6 +81,32 @@ def test_the_last_sweep_goes_on_only_where_it_is_the_same_and_unfinished(tmp_pat
     assert another.path == tmp_path / "4"
 
 
+@pytest.mark.parametrize("at_work", [True, False])
+def test_F08_a_killed_sweep_goes_on_whatever_was_started_beside_it(at_work, tmp_path, monkeypatch):
+    first, claim = folder_for(checked(tmp_path / "20260101-000001-a"))
+    claim.close()  # killed
+    other = checked(tmp_path / "20260101-000002-b", overrides=("seed=7,8",), jobs=JOBS[:1])
+    _, others = folder_for(other)
+    if not at_work:
+        others.close()
+    (tmp_path / "20260101-000003-c").mkdir()
+    (tmp_path / "20260101-000003-c" / "sweep.json").write_text("[]")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # the same overrides, with other relative paths
+    _, elsewhere = folder_for(checked(tmp_path / "20260101-000004-d"))
+    elsewhere.close()
+    monkeypatch.chdir(tmp_path)
+    again, claim = folder_for(checked(tmp_path / "20260101-000005-e"))
+    claim.close()
+    assert again.path == first.path
+    for job in first.jobs:
+        finish(first, job)
+    fresh, claim = folder_for(checked(tmp_path / "20260101-000006-f"))
+    claim.close()
+    others.close()
+    assert fresh.path == tmp_path / "20260101-000006-f"
+
+
 def test_a_folder_goes_on_with_the_same_overrides_and_redoes_what_has_another_fingerprint(tmp_path):
     first, claim = folder_for(checked(tmp_path / "1"))
     claim.close()
