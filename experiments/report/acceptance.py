@@ -49,24 +49,25 @@ def loop_start(tokens: Sequence[int], gram: int = GRAM) -> int:
     return len(tokens) if end is None else end - gram + 1
 
 
-def before_loops(run: Run) -> pl.DataFrame | None:
-    """The run's rounds that begin before their text loops. Output token 0 is the prefill's, so a
-    request's first round begins at 1."""
+def rounds_of(run: Run) -> pl.DataFrame | None:
+    """The run's rounds, and `looped`: whether the round begins after its text began to loop. Output
+    token 0 is the prefill's, so a request's first round begins at 1."""
     rounds = run.rounds
     if rounds is None:
         return None
     cuts = {line["request"]: loop_start(line["tokens"]) for line in run.texts}
     begins = 1 + pl.col("committed").cum_sum().over("request") - pl.col("committed")
     cut = pl.col("request").replace_strict(cuts, default=None, return_dtype=pl.Int64)
-    return rounds.sort("window", "slot").filter(cut.is_null() | (begins < cut))
+    looped = (begins >= cut).fill_null(False)
+    return rounds.sort("window", "slot").with_columns(looped.alias("looped"))
 
 
 def acceptance_of(runs: Sequence[Run]) -> Acceptance:
     """Over all rounds of the runs together. Rounds that committed nothing do not count."""
     tables = [
-        table.select("drafted", "accepted", "committed", "finish")
+        table.filter(~pl.col("looped")).select("drafted", "accepted", "committed", "finish")
         for run in runs
-        if (table := before_loops(run)) is not None
+        if (table := rounds_of(run)) is not None
     ]
     if not tables:
         return Acceptance(None, None, 0, ())

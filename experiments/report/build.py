@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def results(report: Report) -> list[dict[str, Any]]:
     extra = []
     for run in report.runs:
         row = of_run.get(run.folder)
-        ratio = row.ratio if row else None
+        ratio, unlooped = (row.ratio, row.ratio_before_loops) if row else (None, None)
         extra.append(
             {
                 "arm": row.arm.label if row else None,
@@ -115,9 +116,22 @@ def results(report: Report) -> list[dict[str, Any]]:
                 "arm_ratio": ratio.value if ratio else None,
                 "arm_ratio_low": ratio.low if ratio else None,
                 "arm_ratio_high": ratio.high if ratio else None,
+                "arm_ratio_before_loops": unlooped.value if unlooped else None,
+                "arm_acceptance_length_before_loops": row.acceptance.length if row else None,
+                "arm_acceptance_by_position_before_loops": positions(row) if row else None,
             }
         )
     return extra
+
+
+def positions(row: ReportRow) -> str:
+    """What the plot of acceptance by position draws, as JSON."""
+    return json.dumps(
+        [
+            vars(place) | {"conditional": place.conditional, "cumulative": place.cumulative}
+            for place in row.acceptance.positions
+        ]
+    )
 
 
 def results_table(report: Report) -> pl.DataFrame:

@@ -38,7 +38,7 @@ def both(pair: tuple[float | None, float | None]) -> str:
 COLUMNS = (
     Column(
         "#",
-        "rank by tokens/s among arms with the same baseline",
+        "rank by ratio among arms with the same baseline",
         lambda r: number(r.rank, "d"),
         lambda r: r.rank,
     ),
@@ -62,14 +62,26 @@ COLUMNS = (
         lambda r: r.ratio.value if r.ratio else None,
     ),
     Column(
+        "tokens/s before loops",
+        "without the rounds that begin after their text's first repeated 16-gram",
+        lambda r: number(r.speed_before_loops, ".1f"),
+        lambda r: r.speed_before_loops,
+    ),
+    Column(
+        "ratio before loops",
+        "the ratio without the rounds, of both arms, that begin after their text loops",
+        lambda r: "1 (baseline)" if r.is_baseline else interval(r.ratio_before_loops),
+        lambda r: r.ratio_before_loops.value if r.ratio_before_loops else None,
+    ),
+    Column(
         "× plain",
         "to the fastest plain decoding, timed in the same job",
         lambda r: number(r.over_plain, ".2f"),
         lambda r: r.over_plain,
     ),
     Column(
-        "accept. length",
-        "1 + accepted / rounds, before text loops",
+        "accept. length before loops",
+        "1 + accepted / rounds, of rounds that begin before their text loops",
         lambda r: number(r.acceptance.length, ".2f"),
         lambda r: r.acceptance.length,
     ),
@@ -97,7 +109,7 @@ COLUMNS = (
     Column(
         "runs × prompts",
         "what the ratio rests on",
-        lambda r: f"{len(r.arm.runs)} × {r.ratio.prompts if r.ratio else '–'}",
-        lambda r: len(r.arm.runs),
+        lambda r: f"{r.ratio.pairs} × {r.ratio.prompts}" if r.ratio else f"{len(r.arm.runs)} × –",
+        lambda r: r.ratio.pairs if r.ratio else len(r.arm.runs),
     ),
 )

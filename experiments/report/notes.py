@@ -10,6 +10,7 @@ from experiments.report.knobs import others_of
 from experiments.report.runs import DATE, Run
 
 LEAST_RUNS = 3
+NAMED = 4  # arms that a note names
 QUIET = 0.1  # plain decoding of the same requests may differ by that much from job to job
 
 
@@ -43,11 +44,24 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
             "faster in one job than in another. "
             "Where the ratio and × plain disagree, believe × plain, which compares within a job."
         )
-    if alone := [row.arm for row in rows if row.against is None and DATE in row.arm.values]:
+    found += no_ratios(rows)
+    if partial := [row.arm.label for row in rows if row.partial]:
         found.append(
-            f"{len(alone)} of {len(arms)} arms have no ratio: their chat template writes the date, "
-            f"and no baseline has theirs ({alone[0].values[DATE]}). Run them in one sweep, or give "
-            f"both the same {DATE}."
+            f"{some(partial, arms)}: their baseline lacks some of their runs or prompts, and ratio "
+            "and rank rest on what both have."
+        )
+    if looped := [f"{row.arm.label} ({row.looped:.0%})" for row in rows if row.looped]:
+        found.append(
+            f"Text loops in {some(looped, arms)}, with the share of tokens from there on. "
+            "tokens/s, ratio and × plain count them; the columns before loops leave them out."
+        )
+    if again := [run for run in runs if run.copies]:
+        folders = sum(len(run.copies) for run in again)
+        first = again[0]
+        found.append(
+            f"{folders} folders are copies: {len(again)} runs lie there more than once and count "
+            f"once, by their run ids (run {first.metrics['run_id']}: {first.folder}, "
+            f"{', '.join(map(str, first.copies))})."
         )
     bad = [arm for arm in arms if not arm.ranks]
     if bad:
@@ -56,6 +70,30 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
             "(invalid) or were not compared."
         )
     return found
+
+
+def no_ratios(rows: Sequence[ReportRow]) -> list[str]:
+    """A line for each reason that an arm has no ratio."""
+    arms = [row.arm for row in rows]
+    why: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row.no_ratio and row.against is None and DATE in row.arm.values:
+            date = row.arm.values[DATE]
+            why[
+                f"their chat template writes the date, and no baseline has theirs ({date}). Run "
+                f"them in one sweep, or give both the same {DATE}"
+            ].append(row.arm.label)
+        elif row.no_ratio:
+            why[row.no_ratio].append(row.arm.label)
+    return [
+        f"{some(labels, arms)}: no ratio and no rank, {reason}." for reason, labels in why.items()
+    ]
+
+
+def some(labels: Sequence[str], arms: Sequence[object]) -> str:
+    """How many arms, and which: the first few by name."""
+    names = "; ".join(labels[:NAMED]) + (f"; {len(labels) - NAMED} more" * (len(labels) > NAMED))
+    return f"{len(labels)} of {len(arms)} arms ({names})"
 
 
 def machine_drift(rows: Sequence[ReportRow]) -> float | None:

@@ -3,6 +3,7 @@ for the files."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -147,19 +148,31 @@ class Plot:
 
 
 def most(rows: Sequence[ReportRow], count: int) -> list[ReportRow]:
-    """As many arms as a plot can hold: baselines, then the fastest of each baseline in turn; in
-    their own order."""
+    """As many arms as a plot can hold, in their own order. Baselines take turns, each beside an arm
+    of its own: its fastest, then its slowest, its second fastest and so on. Arms that do not rank
+    and baselines that stand alone come last."""
     if len(rows) <= count:
         return list(rows)
-    chosen = sorted(rows, key=lambda row: (not row.is_baseline, row.rank is None, row.rank or 0))[
-        :count
-    ]
-    return [row for row in rows if row in chosen]
+    groups: dict[str | None, list[ReportRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.against].append(row)
+    turns: list[tuple[int, ReportRow]] = []
+    for own in groups.values():
+        arms = [row for row in own if not row.is_baseline]
+        ranked = sorted((row for row in arms if row.rank), key=lambda row: row.rank or 0)
+        ends = [arm for pair in zip(ranked, reversed(ranked), strict=True) for arm in pair]
+        turns += [(0 if ranked else len(rows), row) for row in own if row.is_baseline]
+        turns += enumerate(ends[: len(ranked)])
+        turns += [(len(rows), row) for row in arms if not row.rank]
+    chosen = {row.arm.label for _, row in sorted(turns, key=lambda turn: turn[0])[:count]}
+    return [row for row in rows if row.arm.label in chosen]
 
 
-def shown(rows: Sequence[ReportRow], kept: Sequence[ReportRow]) -> str:
-    return (
-        f" ({len(kept)} of {len(rows)} arms; all are in results.parquet)"
-        if len(kept) < len(rows)
-        else ""
-    )
+def shown(rows: Sequence[ReportRow], kept: Sequence[ReportRow], where: str) -> str:
+    """Of a title; where: what has the figures of all."""
+    return left_out(f"{len(kept)} of {len(rows)} arms", len(rows) - len(kept), where)
+
+
+def left_out(drawn: str, missing: int, where: str) -> str:
+    """The same of other things than arms."""
+    return f" ({drawn}; all are in {where})" if missing else ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ class Run:
     error: str | None
     config: dict[str, Any] = field(repr=False)  # by dotted key; a group's own key: its choice
     metrics: dict[str, Any] = field(repr=False)  # of metrics.json; empty without one
+    copies: tuple[Path, ...] = ()  # other folders that hold the same run, by its id
 
     @property
     def parity(self) -> str:
@@ -90,14 +93,27 @@ class Run:
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """Every run at or below the folder, in the order of their paths. Raises ValueError where the
-    folder does not exist."""
+    """Every run at or below the folder, in the order of their paths; one whose folder was copied is
+    there once. Raises ValueError where the folder does not exist."""
     if not folder.is_dir():
         raise ValueError(f"DIR is {folder}, expected a folder of runs")
     found = {file.parent.parent for file in folder.rglob(".hydra/config.yaml")} | {
         file.parent for file in folder.rglob("status.json")
     }
-    return [read_run(one) for one in sorted(found)]
+    return once([read_run(one) for one in sorted(found)])
+
+
+def once(runs: Sequence[Run]) -> list[Run]:
+    """A run id counts once: its first folder, of those that count where there are any."""
+    same: dict[object, list[Run]] = defaultdict(list)
+    for run in runs:
+        same[run.metrics.get("run_id") or run.folder].append(run)
+    kept = []
+    for group in same.values():
+        first = next((run for run in group if run.counts), group[0])
+        others = tuple(run.folder for run in group if run is not first)
+        kept.append(replace(first, copies=others) if others else first)
+    return kept
 
 
 def is_run(folder: Path) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from experiments.bootstrap import Interval, ratio_draws
+from experiments.report.acceptance import rounds_of
 from experiments.report.runs import Run
 
 RESAMPLES = 2000
@@ -31,20 +32,25 @@ class RunRatio:
         return self.prompts < FEW
 
 
-def work_of(run: Run) -> dict[str, tuple[float, float]]:
+Work = dict[str, tuple[float, float]]
+
+
+def work_of(run: Run, *, before_loops: bool = False) -> Work:
     """By prompt: tokens its windows committed, and its seconds of them. A window's time is
     shared out by rows; all of it together is the run's decode time, so that tokens over seconds
-    of all prompts is the run's own speed. Empty without rounds.parquet."""
-    rounds = run.rounds
+    of all prompts is the run's own speed. before_loops: of rounds that begin before their text
+    loops alone. Empty without rounds.parquet."""
+    rounds = rounds_of(run)
     if rounds is None or not rounds.height:
         return {}
     share = (
         (pl.col("end_s") - pl.col("start_s")) * pl.col("rows") / pl.col("rows").sum().over("window")
     )
-    shared = rounds.select("request", "committed", share.alias("seconds"))
-    parts = shared.group_by("request").agg(pl.col("committed").sum(), pl.col("seconds").sum())
-    total = parts["seconds"].sum()
+    shared = rounds.select("request", "committed", "looped", share.alias("seconds"))
+    total = shared["seconds"].sum()
     scale = run.metrics["decode_s"] / total if total and run.metrics.get("decode_s") else 1.0
+    counted = shared.filter(~pl.col("looped")) if before_loops else shared
+    parts = counted.group_by("request").agg(pl.col("committed").sum(), pl.col("seconds").sum())
     hashes = {line["request"]: line["prompt_hash"] for line in run.texts}
     return {
         f"{name} {hashes.get(name)}": (tokens, seconds * scale)
@@ -61,16 +67,31 @@ def paired(arm: Sequence[Run], base: Sequence[Run]) -> list[tuple[Run, Run]]:
 
 
 def ratio_of(
-    arm: Sequence[Run], base: Sequence[Run], resamples: int = RESAMPLES
+    arm: Sequence[Run],
+    base: Sequence[Run],
+    resamples: int = RESAMPLES,
+    *,
+    before_loops: bool = False,
 ) -> RunRatio | None:
     """Speed of an arm over the base's, on the prompts and seeds both have; None where there are
-    none."""
-    return ratio_of_work(
-        [(work_of(run), work_of(other)) for run, other in paired(arm, base)], resamples
-    )
+    none. before_loops: see `work_of`."""
+    works = [
+        (work_of(run, before_loops=before_loops), work_of(other, before_loops=before_loops))
+        for run, other in paired(arm, base)
+    ]
+    return ratio_of_work(works, resamples)
 
 
-Work = dict[str, tuple[float, float]]
+def why_no_ratio(arm: Sequence[Run], base: Sequence[Run]) -> str:
+    """In words, of runs that `ratio_of` gives None for."""
+    works = [(work_of(run), work_of(other)) for run, other in paired(arm, base)]
+    if not works:
+        return "no run of their baseline has their seed"
+    if not any(work and other for work, other in works):
+        return "rounds.parquet, theirs or the baseline's, is missing or has no rounds"
+    if not any(work.keys() & other.keys() for work, other in works):
+        return "their baseline decoded none of their prompts"
+    return "their baseline committed nothing on their prompts"
 
 
 def ratio_of_work(

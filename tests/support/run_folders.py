@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import yaml
 
+from experiments.io import fingerprint
 from experiments.runs.results import write_rounds
 from mtp.metrics import acceptance_by_position, mean_acceptance_length
 from mtp.records import Round
@@ -81,7 +82,8 @@ def write_run(
     ]
     (folder / "tokens.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     whole = figures(rounds, len(windows) * window_s, len(captures)) | {
-        "parity": parity or {"checked": 2, "exact": True}
+        "run_id": fingerprint(str(folder))[:8],
+        "parity": parity or {"checked": 2, "exact": True},
     }
     (folder / "metrics.json").write_text(json.dumps(whole | (metrics or {})))
     (folder / "status.json").write_text(json.dumps({"state": state, "error": error}))
@@ -132,7 +134,6 @@ def write_steps(
 def figures(rounds: Sequence[Round], decode_s: float, captures: int) -> dict[str, Any]:
     committed = sum(entry.committed for entry in rounds)
     return {
-        "run_id": "0a1b2c3d",
         "git_commit": COMMIT,
         "versions": {"mtplab": "0.1.0", "torch": "2.13.0"},
         "device": "cpu, 1 threads",

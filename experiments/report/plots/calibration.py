@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from experiments.report.panel import Line, Mark, Panel, Plot, View, most
+from experiments.report.panel import Line, Mark, Panel, Plot, View, most, shown
 
 BINS, DEPTHS, MOST, FEWEST = 10, 3, 4, 10  # FEWEST drafts that make a point
 
@@ -13,7 +13,10 @@ def draw(view: View) -> list[Panel] | str:
     panels = []
     for rows in view.by_evidence():
         tapes = {row.arm.label: row.arm.runs[0].table("tape") for row in rows}
-        for row in most([row for row in rows if tapes[row.arm.label] is not None], MOST):
+        known = [row for row in rows if tapes[row.arm.label] is not None]
+        kept = most(known, MOST)
+        missing = shown(known, kept, "each run's tape.parquet")
+        for row in kept:
             tape = tapes[row.arm.label]
             assert tape is not None
             marks: list[Mark] = [
@@ -25,9 +28,10 @@ def draw(view: View) -> list[Panel] | str:
                 if (line := reliability(tape, depth)) is not None
             ]
             if len(marks) > 1:
+                drafter = row.arm.runs[0].config.get("drafter")
                 panels.append(
                     Panel(
-                        f"{row.arm.label}, drafter {row.arm.runs[0].config.get('drafter')}",
+                        f"{row.arm.label}, drafter {drafter}{missing}",
                         "confidence",
                         "accepted",
                         marks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.panel import Bars, Panel, Plot, View, most, shown
+from experiments.report.panel import Bars, Panel, Plot, View, left_out, most, shown
 
 MOST, REQUESTS = 4, 24
 
@@ -23,7 +23,8 @@ def draw(view: View) -> list[Panel] | str:
             table = tables[row.arm.label]
             assert table is not None
             marks = []
-            names = sorted(table["request"].unique().to_list())[:REQUESTS]
+            requests = sorted(table["request"].unique().to_list())
+            names = requests[:REQUESTS]
             for colour, name in enumerate(names):
                 own = table.filter(table["request"] == name)
                 hover = [
@@ -45,7 +46,13 @@ def draw(view: View) -> list[Panel] | str:
                         legend=False,
                     )
                 )
-            title = f"{row.arm.label}, seed {row.arm.runs[0].seed}{shown(known, kept)}"
+            where = "each run's grants.parquet"
+            title = (
+                f"{row.arm.label}, seed {row.arm.runs[0].seed}{shown(known, kept, where)}"
+                + left_out(
+                    f"{len(names)} of {len(requests)} requests", len(requests) - len(names), where
+                )
+            )
             panels.append(
                 Panel(
                     title,

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from experiments.report.headline import ReportRow
 from experiments.report.knobs import knobs_of
-from experiments.report.panel import Heat, Panel, Plot, View
+from experiments.report.panel import Heat, Panel, Plot, View, left_out
 
 MOST, FEWEST = 6, 4  # panels; cells that make a map
 
@@ -25,11 +25,12 @@ def draw(view: View) -> list[Panel] | str:
                 key=lambda pair: max(map(len, contexts(known, turned, pair).values())),
             )
             maps = contexts(known, turned, (across, up))
+            whole = {context: own for context, own in maps.items() if len(own) >= FEWEST}
+            missing = left_out(f"{MOST} of {len(whole)} maps", len(whole) > MOST, "results.parquet")
             panels += [
-                panel(context, across, up, own)
-                for context, own in maps.items()
-                if len(own) >= FEWEST
-            ][:MOST]
+                panel(context, across, up, own, missing)
+                for context, own in list(whole.items())[:MOST]
+            ]
     return panels or "fewer than two knobs were turned together"
 
 
@@ -49,7 +50,7 @@ def contexts(
     return found
 
 
-def panel(context: str, across: str, up: str, rows: Sequence[ReportRow]) -> Panel:
+def panel(context: str, across: str, up: str, rows: Sequence[ReportRow], missing: str) -> Panel:
     cells = {
         (str(knobs_of(row).get(across)), str(knobs_of(row).get(up))): row.ratio.value
         for row in rows
@@ -57,7 +58,7 @@ def panel(context: str, across: str, up: str, rows: Sequence[ReportRow]) -> Pane
     }
     xs, ys = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
     heat = Heat(xs, ys, [[cells.get((x, y)) for x in xs] for y in ys], "ratio")
-    title = f"ratio to the baseline{', ' + context if context else ''}"
+    title = f"ratio to the baseline{', ' + context if context else ''}{missing}"
     return Panel(title, across, up, [heat], [run for row in rows for run in row.arm.runs])
 
 

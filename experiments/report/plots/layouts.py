@@ -43,7 +43,7 @@ def draw(view: View) -> list[Panel] | str:
                 )
             )
         if marks:
-            title = "Windows replayed so far" + shown(known, kept)
+            title = "Windows replayed so far" + shown(known, kept, "each run's steps.parquet")
             panels.append(
                 Panel(
                     title,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from statistics import median
 
 from experiments.report.headline import ReportRow
 from experiments.report.knobs import policy_of
-from experiments.report.panel import Line, Mark, Panel, Plot, Points, View
+from experiments.report.panel import Line, Mark, Panel, Plot, Points, View, left_out
 
 MOST = 6
 
@@ -18,20 +19,22 @@ def draw(view: View) -> list[Panel] | str:
     }
     for rows in view.by_evidence():
         # only what has the same baseline is comparable
-        for base in list(dict.fromkeys(row.against for row in rows))[:MOST]:
-            own = [row for row in rows if row.against == base and row.arm.ranks]
-            ranked = [
-                (x, row.tokens_per_s, row)
-                for row in own
-                if row.tokens_per_s and (x := request_speed(row))
-            ]
-            if len(ranked) > 1:
-                panels.append(panel(base, ranked, colours))
+        fronts: dict[str | None, list[tuple[float, float, ReportRow]]] = defaultdict(list)
+        for row in rows:
+            if row.rank and row.tokens_per_s and (x := request_speed(row)):
+                fronts[row.against].append((x, row.tokens_per_s, row))
+        whole = {base: ranked for base, ranked in fronts.items() if len(ranked) > 1}
+        where = "each run's metrics.json"
+        missing = left_out(f"{MOST} of {len(whole)} baselines", len(whole) > MOST, where)
+        panels += [
+            panel(f"beside {base}{missing}", ranked, colours)
+            for base, ranked in list(whole.items())[:MOST]
+        ]
     return panels or "fewer than two arms that rank have both figures"
 
 
 def panel(
-    base: str | None, ranked: list[tuple[float, float, ReportRow]], colours: dict[str, int]
+    title: str, ranked: list[tuple[float, float, ReportRow]], colours: dict[str, int]
 ) -> Panel:
     marks: list[Mark] = []
     for name in dict.fromkeys(policy_of(row) for _, _, row in ranked):
@@ -47,7 +50,7 @@ def panel(
         )
     )
     runs = [run for _, _, row in ranked for run in row.arm.runs]
-    return Panel(f"beside {base}", "tokens/s of a request (median)", "tokens/s of all", marks, runs)
+    return Panel(title, "tokens/s of a request (median)", "tokens/s of all", marks, runs)
 
 
 def request_speed(row: ReportRow) -> float | None:
@@ -72,6 +75,6 @@ def pareto(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 PLOT = Plot(
     "pareto",
     "Throughput against per-request speed",
-    "Up: more tokens in all. Right: each request faster. Unchecked and invalid arms are left out.",
+    "Up: more tokens in all. Right: each request faster. Arms that do not rank are left out.",
     draw,
 )

@@ -39,7 +39,7 @@ def draw(view: View) -> list[Panel] | str:
                     )
                 )
             if marks:
-                title = f"{kind}: {says}{shown(known, kept)}"
+                title = f"{kind}: {says}{shown(known, kept, 'results.parquet')}"
                 runs = [run for row in kept for run in row.arm.runs]
                 panels.append(
                     Panel(

@@ -36,7 +36,7 @@ def draw(view: View) -> list[Panel] | str:
             )
             if some
         ]
-        title = "Speed against the baseline" + shown(known, kept)
+        title = "Speed against the baseline" + shown(known, kept, "results.parquet")
         panels.append(
             Panel(
                 title,
@@ -57,6 +57,7 @@ PLOT = Plot(
     "speed",
     "Speed",
     "Right of the line is faster. Intervals: block bootstrap over prompts, paired on prompts and "
-    "seeds.",
+    "seeds. Of more arms than there are places the fastest and the slowest of each baseline are "
+    "drawn first.",
     draw,
 )

@@ -54,7 +54,7 @@ def draw(view: View) -> list[Panel] | str:
         runs = [run for row in kept for run in row.arm.runs]
         panels.append(
             Panel(
-                "Time of a token" + shown(known, kept),
+                "Time of a token" + shown(known, kept, "results.parquet"),
                 "ms per token committed",
                 "",
                 marks,

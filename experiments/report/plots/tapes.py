@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments.report.headline import ReportRow
 from experiments.report.knobs import others_of, policy_of
-from experiments.report.panel import Bars, Line, Panel, Plot, View, most, shown
+from experiments.report.panel import Bars, Line, Panel, Plot, View, left_out, most, shown
 
 ORACLES = ("hindsight", "oracle_p")
 ON_TAPES = ("tape", "synthetic")
@@ -25,7 +25,7 @@ def fastest(rows: Sequence[ReportRow]) -> dict[Context, float]:
     """Tokens per second of the best arm, by context."""
     best: dict[Context, float] = {}
     for row in rows:
-        if row.arm.ranks and row.tokens_per_s:
+        if row.rank and row.tokens_per_s:
             best[context(row)] = max(best.get(context(row), 0.0), row.tokens_per_s)
     return best
 
@@ -36,7 +36,7 @@ def regret(view: View) -> list[Panel] | str:
         if rows[0].arm.evidence not in ON_TAPES:
             continue
         best = fastest([row for row in rows if row.arm.values.get("policy") in ORACLES])
-        known = [row for row in rows if context(row) in best and row.arm.ranks and row.tokens_per_s]
+        known = [row for row in rows if context(row) in best and row.rank and row.tokens_per_s]
         kept = most(known, MOST)
         if kept:
             lost = [100 * (1 - (row.tokens_per_s or 0) / best[context(row)]) for row in kept]
@@ -55,7 +55,7 @@ def regret(view: View) -> list[Panel] | str:
             runs = [run for row in kept for run in row.arm.runs]
             panels.append(
                 Panel(
-                    "Regret" + shown(known, kept),
+                    "Regret" + shown(known, kept, "results.parquet"),
                     "% below the oracle",
                     "",
                     [bars],
@@ -87,7 +87,7 @@ def regime_map(view: View) -> list[Panel] | str:
                 not base
                 or per_row is None
                 or context(row) not in best
-                or not row.tokens_per_s
+                or not (row.rank and row.tokens_per_s)
                 or row.arm.static
             ):
                 continue
@@ -118,7 +118,10 @@ def regime_map(view: View) -> list[Panel] | str:
             ]
             panels.append(
                 Panel(
-                    "Gain over the best static k",
+                    "Gain over the best static k"
+                    + left_out(
+                        f"{MOST} of {len(lines)} lines", len(lines) > MOST, "results.parquet"
+                    ),
                     "b/a: cost of a row over cost of a window",
                     "%",
                     marks,

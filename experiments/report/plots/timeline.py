@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from experiments.report.grant_marks import windows_of_grants
-from experiments.report.panel import Bars, Mark, Panel, Plot, Points, View, most, shown
+from experiments.report.panel import Bars, Mark, Panel, Plot, Points, View, left_out, most, shown
 from experiments.report.runs import Run
 
 MOST, WINDOWS, FIRST = 4, 240, 60  # panels, windows that can be scrolled to, windows at first sight
@@ -25,7 +25,12 @@ def draw(view: View) -> list[Panel] | str:
         for row in kept:
             run = row.arm.runs[0]
             marks, missing = marks_of(run)
-            title = f"{row.arm.label}, seed {run.seed}{missing}{shown(with_rounds, kept)}"
+            where = "each run's rounds.parquet"
+            windows = run.metrics.get("windows") or 0
+            title = (
+                f"{row.arm.label}, seed {run.seed}{missing}{shown(with_rounds, kept, where)}"
+                + left_out(f"{WINDOWS} of {windows} windows", windows > WINDOWS, where)
+            )
             last = float(min(FIRST, run.metrics.get("windows") or FIRST))
             panels.append(
                 Panel(

@@ -74,7 +74,7 @@ def draw(view: View) -> list[Panel] | str:
             runs = [run for row in kept for run in row.arm.runs]
             panels.append(
                 Panel(
-                    "Window time" + shown(known, kept),
+                    "Window time" + shown(known, kept, "each run's steps.parquet"),
                     "rows, padding included",
                     "ms",
                     marks,
