@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
 from experiments.config import resolvers
 from experiments.run import CONFIGS
+from experiments.runs import reference
 from experiments.runs.model_runtime import ModelRuntime
 from experiments.runs.parity import Difference, Plain, compare
 from experiments.runs.reference import plain_tokens
 from experiments.runs.setup import setup
 from experiments.runs.spec import run_spec
-from mtp.request import Finished
+from mtp.buckets import Buckets
+from mtp.request import Finished, Request
 
 
 def done(name, tokens, finish="length"):
@@ -142,3 +147,39 @@ def test_a_reference_that_fails_is_not_kept(tmp_path):
     made.target.verify = sound
     (plain,) = plain_tokens(made, folder, tmp_path).values()
     assert len(plain.tokens) == 4
+
+
+def test_N06_a_kept_reference_is_known_by_all_that_its_tokens_depend_on(monkeypatch):
+    """Prompt, tokenizer and chat template are the ids that they made."""
+    limits = SimpleNamespace(context=64, stop_ids=frozenset({9}))
+    target = SimpleNamespace(limits=limits, dtype=torch.float32)
+    settings = SimpleNamespace(prefill_chunk=4, buckets=Buckets((4,)))
+    setup = SimpleNamespace(
+        spec=SimpleNamespace(settings=settings), target=target, device=torch.device("cpu")
+    )
+    request = Request("a", (1, 2), 8)
+
+    def key(request=request, weights="w") -> str:
+        return reference._key(setup, request, weights)
+
+    first = key()
+    assert key(Request("b", (1, 2), 8, priority=3, arrival_s=1.0)) == first
+    keys = [first, key(weights="v")]
+    for change in ({"prompt": (1, 3)}, {"seed": 1}, {"min_new_tokens": 2}, {"ignore_stop": True}):
+        keys.append(key(replace(request, **change)))
+    for place, name, value in (
+        (limits, "context", 65),
+        (limits, "stop_ids", frozenset({8})),
+        (target, "dtype", torch.bfloat16),
+        (settings, "prefill_chunk", 5),
+        (settings, "buckets", Buckets((8,))),
+        (reference, "code_digest", lambda *_: "other code"),
+        (reference, "processor", lambda: "another processor"),
+        (torch, "get_num_threads", lambda: 77),
+        (torch, "__version__", "another"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, value)
+            keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert key() == first
