@@ -15,6 +15,7 @@ from mtp.drafters.protocol import Drafted
 from mtp.executor import Limits
 from mtp.targets.protocol import Target
 from triton_kernels import Packed, row_argmax
+from triton_kernels.product import Matrix
 
 STATES = 509  # different hidden rows
 
@@ -62,8 +63,8 @@ class SumTarget:
     def commit(self, window: Packed, kept: Tensor) -> None:
         self.sums += kept_sums(window, kept)
 
-    def linear_weights(self) -> list[Tensor]:
-        return [self.head]
+    def linear_weights(self) -> list[Matrix]:
+        return [Matrix(self.head)]
 
     def clear(self, slot: int) -> None:
         self.sums[slot] = 0

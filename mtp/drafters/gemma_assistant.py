@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 import torch
 from einops import rearrange
 from torch import Tensor
-from torch.nn.functional import linear
 
 from mtp.buckets import Buckets
 from mtp.drafters.assistant_config import AssistantConfig
@@ -22,6 +21,7 @@ from mtp.targets.loading.tied import may_lack, name_of_head
 from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
 from mtp.targets.protocol import Target, TextTarget
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 PARTS = ("model.", "lm_head.", "pre_projection.", "post_projection.", "masked_embedding.")
 
@@ -95,8 +95,8 @@ class GemmaAssistant:
             dtype=target.dtype,
             device=target.device,
         )
-        self.enter = w.tensor("pre_projection.weight")  # [hidden, 2 * the target's hidden]
-        self.leave = w.tensor("post_projection.weight")  # [the target's hidden, hidden]
+        self.enter = Matrix(w.tensor("pre_projection.weight"))  # [hidden, 2 * the target's hidden]
+        self.leave = Matrix(w.tensor("post_projection.weight"))  # [the target's hidden, hidden]
         self.blocks = [
             GemmaBlock(w.under(f"model.layers.{i}."), text, i, kv[form.layer_type])
             for i, form in enumerate(text.forms)
@@ -137,13 +137,13 @@ class GemmaAssistant:
         drafts = torch.zeros(len(newest), depth, dtype=torch.int32, device=kept.device)
         confidence = torch.zeros(len(newest), depth, device=kept.device)
         for step in range(depth):
-            x = linear(torch.cat([self.target.embed(tokens), hidden], 1), self.enter)
+            x = self.enter(torch.cat([self.target.embed(tokens), hidden], 1))
             for block in self.blocks:
                 x = block(x, place)
             x = self.norm(x).to(x.dtype)
             tokens, confidence[:, step] = self.head(x)
             drafts[:, step] = tokens
-            hidden = linear(x, self.leave)
+            hidden = self.leave(x)
         return Drafted(drafts[chain.row], confidence[chain.row], torch.full_like(kept, depth))
 
     def clear(self, slot: int) -> None:
@@ -152,10 +152,10 @@ class GemmaAssistant:
 
 class FullHead:
     def __init__(self, head: Tensor) -> None:
-        self.head = head  # [vocab, hidden]
+        self.head = Matrix(head)  # [vocab, hidden]
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return best_of(linear(x, self.head), len(self.head))
+        return best_of(self.head(x), len(self.head))
 
 
 class ClusteredHead:
@@ -173,14 +173,14 @@ class ClusteredHead:
                 f"token_ordering is no order of the {len(order)} tokens, expected each of them once"
             )
         self.head, self.chosen = head, config.chosen
-        self.centroids = w.tensor("centroids.weight")  # [clusters, hidden]
+        self.centroids = Matrix(w.tensor("centroids.weight"))  # [clusters, hidden]
         # [clusters, members] token ids
         self.clusters = rearrange(
             order, "(cluster member) -> cluster member", cluster=config.clusters
         )
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        best_clusters = linear(x, self.centroids).topk(self.chosen).indices
+        best_clusters = self.centroids(x).topk(self.chosen).indices
         ids = self.clusters[best_clusters].flatten(1)  # [rows, tokens looked at]
         logits = (self.head[ids] @ x[:, :, None])[..., 0].float()
         best = logits.amax(1, keepdim=True)

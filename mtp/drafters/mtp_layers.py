@@ -19,6 +19,7 @@ from mtp.drafters.chain import Chain
 from mtp.targets.layers.blocks import PromptRows, WindowRows
 from mtp.targets.layers.rope import Rotation
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 # ids [rows], hidden [rows, hidden], where they sit -> [rows, hidden] after the head's norm
 HeadLayer = Callable[[Tensor, Tensor, WindowRows | PromptRows], Tensor]
@@ -37,7 +38,7 @@ class FurtherLayers:
         rotations: Callable[[Tensor], dict[str, Rotation]],
         slots: int,
         hidden: int,
-        like: Tensor,
+        like: Matrix,
     ) -> None:
         self._layers, self._rotations = layers, rotations
         self._lasts = torch.zeros(len(layers), slots, hidden, dtype=like.dtype, device=like.device)

@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from mtp.buckets import Buckets
 from mtp.drafters.chain import best_of, chain_after
@@ -28,6 +27,7 @@ from mtp.targets.protocol import Target, TextTarget
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.family import block, block_shapes
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 # what is the target's; some files repeat it
 SHARED = ("embed_tokens.weight", "lm_head.weight")
@@ -91,7 +91,9 @@ class QwenMtp:
             else torch.tensor(self._vocab, dtype=torch.int32, device=target.device)
         )
         # [draft vocab, hidden]
-        self.head = None if self.draft_vocab is None else target.head[self.draft_vocab.long()]
+        self.head = None
+        if self.draft_vocab is not None:
+            self.head = Matrix(target.head.weight[self.draft_vocab.long()])
         shapes = mtp_shapes(config, fused=not self._checkpoint.holds("mtp.layers.0.mlp.experts.0."))
         repeated = {f"mtp.{name}": (config.vocab, config.hidden) for name in SHARED}
         w = self._checkpoint.read(
@@ -103,7 +105,7 @@ class QwenMtp:
         ).under("mtp.")
         _check_shared(w, target, str(self._checkpoint.path))
         eps, offset = config.eps, config.dialect.norm_offset
-        self.combine = w.tensor("fc.weight")  # [hidden, 2 * hidden]
+        self.combine = Matrix(w.tensor("fc.weight"))  # [hidden, 2 * hidden]
         self.embedding_norm = Norm(w.tensor("pre_fc_norm_embedding.weight"), eps, offset)
         self.hidden_norm = Norm(w.tensor("pre_fc_norm_hidden.weight"), eps, offset)
         self.norm = Norm(w.tensor("norm.weight"), eps, offset)
@@ -186,9 +188,8 @@ class QwenMtp:
 
     def _enter(self, ids: Tensor, hidden: Tensor) -> Tensor:
         tokens = self.embedding_norm(self.target.embed(ids))
-        return linear(
-            torch.cat([tokens, self.hidden_norm(hidden)], 1).to(self.combine.dtype), self.combine
-        )
+        both = torch.cat([tokens, self.hidden_norm(hidden)], 1)
+        return self.combine(both.to(self.combine.dtype))
 
     def _run(
         self, layer: Block, ids: Tensor, hidden: Tensor, place: WindowRows | PromptRows
@@ -202,7 +203,7 @@ class QwenMtp:
     def _pick(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         if self.head is None or self.draft_vocab is None:
             return best_of(self.target.logits(hidden), self.target.limits.vocab)
-        ids, chance = best_of(linear(hidden, self.head), len(self.head))
+        ids, chance = best_of(self.head(hidden), len(self.head))
         return self.draft_vocab[ids.long()], chance
 
 
@@ -226,7 +227,7 @@ def _check_shared(w: Weights, target: TextTarget, path: str) -> None:
         "embed_tokens.weight": lambda: target.embed(
             torch.arange(target.limits.vocab, device=target.device)
         ),
-        "lm_head.weight": lambda: target.head,
+        "lm_head.weight": lambda: target.head.weight,
     }
     for name in SHARED:
         if name in w and not torch.equal(w.tensor(name), own[name]()):

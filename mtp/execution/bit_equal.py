@@ -7,27 +7,28 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from mtp.targets.protocol import Target
+from triton_kernels.product import Matrix
 
 _FEWEST: WeakKeyDictionary[Target, int] = WeakKeyDictionary()
 
 
-def bit_equal_row_counts(weights: Sequence[Tensor], *, rows: int) -> tuple[int, ...]:
-    """Row counts of 1..rows at which a product with every weight [out, in] gives row 0 the bits
-    it has at `rows` rows.
+def bit_equal_row_counts(matrices: Sequence[Matrix], *, rows: int) -> tuple[int, ...]:
+    """Row counts of 1..rows at which a product with every matrix gives row 0 the bits it has at
+    `rows` rows.
 
     Products are of inputs whose sums cancel: what is left is the rounding of each step, so that
     another order of the sums shows in most elements. Random inputs show it in one of thousands.
     """
     generator = torch.Generator().manual_seed(0)
     equal = set(range(1, rows + 1))
-    forms = {(tuple(weight.shape), weight.dtype): weight for weight in weights}  # one of each
-    for weight in forms.values():
-        x, opposed = cancelling(weight, rows, generator)
-        whole = linear(x, opposed)
-        equal = {n for n in equal if torch.equal(linear(x[:n], opposed), whole[:n])}
+    forms = {(matrix.shape, matrix.dtype): matrix for matrix in matrices}  # one of each
+    for matrix in forms.values():
+        x, opposed = cancelling(matrix.weight, rows, generator)
+        like = Matrix(opposed)
+        whole = like(x)
+        equal = {n for n in equal if torch.equal(like(x[:n]), whole[:n])}
     return tuple(sorted(equal))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 
 from mtp.executor import Limits
 from mtp.targets.layers.attention import KvCache
@@ -19,6 +19,7 @@ from mtp.targets.loading.config import TextConfig
 from mtp.targets.loading.weights import Progress, Weights
 from mtp.targets.protocol import RecurrentState
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -39,7 +40,7 @@ class DecoderTarget(ABC):
 
     # what `build` makes
     embedding: Tensor  # [vocab, hidden]
-    head: Tensor  # [vocab, hidden]
+    head: Matrix  # [vocab, hidden]
     blocks: Sequence[Layer]
     norm: Norm  # the last one
     ropes: dict[str, Rope]  # by layer type
@@ -132,7 +133,7 @@ class DecoderTarget(ABC):
             )
         return own[layer_type].keys, own[layer_type].values
 
-    def linear_weights(self) -> list[Tensor]:
+    def linear_weights(self) -> list[Matrix]:
         return [self.head, *(matrix for block in self.blocks for matrix in block.matrices())]
 
     # ---- from ids to logits
@@ -147,7 +148,7 @@ class DecoderTarget(ABC):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, hidden] after the last norm -> [rows, logit width]."""
-        return linear(hidden, self.head)
+        return self.head(hidden)
 
     def _forward(self, ids: Tensor, place: Place) -> Tensor:
         x, place = self.enter(ids, place)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mtp.executor import Limits
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 
 class Target(Protocol):
@@ -52,7 +53,7 @@ class Target(Protocol):
         """
         ...
 
-    def linear_weights(self) -> Sequence[Tensor]:
+    def linear_weights(self) -> Sequence[Matrix]:
         """Every matrix [out, in] that rows are multiplied with, for the row-count probe."""
         ...
 
@@ -74,7 +75,7 @@ class Target(Protocol):
 class TextTarget(Target, Protocol):
     """A target that shares its embedding and head with a drafter."""
 
-    head: Tensor  # [logit_width, hidden]
+    head: Matrix  # [logit_width, hidden]
 
     def embed(self, ids: Tensor) -> Tensor:
         """[rows] ids -> [rows, hidden], as its first layer reads them."""

@@ -18,7 +18,7 @@ class FrozenTarget:
     def __init__(self, target: DecoderTarget, draft_vocab: Tensor | None) -> None:
         self.draft_vocab = torch.arange(target.limits.vocab) if draft_vocab is None else draft_vocab
         self._target = target
-        self._head = None if draft_vocab is None else target.head[draft_vocab].contiguous()
+        self._head = None if draft_vocab is None else target.head.weight[draft_vocab]
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [..] -> [.., hidden], as the target's first layer reads them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm
+from torch.nn.functional import rms_norm
 
 from mtp.targets.gemma.config import GemmaConfig
 from mtp.targets.layers.blocks import Norm, gelu_tanh
 from mtp.targets.layers.experts import Routed, choose
 from mtp.targets.loading.weights import Shapes, Weights
+from triton_kernels.product import Matrix
 
 NORMS = (
     "post_feedforward_layernorm_1",
@@ -29,7 +30,7 @@ class GemmaExperts:
         self.per_row, self.eps, self.root = config.experts.per_row, config.eps, config.hidden**-0.5
         norms = (Norm(w.tensor(f"{name}.weight"), config.eps, config.norm_offset) for name in NORMS)
         self.after_mlp, self.before, self.after = norms
-        self.scale, self.route = w.tensor("router.scale"), w.tensor("router.proj.weight")
+        self.scale, self.route = w.tensor("router.scale"), Matrix(w.tensor("router.proj.weight"))
         self.of_expert = w.tensor("router.per_expert_scale").float()
         self.routed = Routed(
             w.tensor("experts.gate_up_proj"), w.tensor("experts.down_proj"), gelu_tanh
@@ -52,7 +53,7 @@ class GemmaExperts:
         together.
         """
         y = rms_norm(x.float(), x.shape[-1:], eps=self.eps).to(x.dtype) * self.scale * self.root
-        chosen, shares = choose(linear(y, self.route), self.per_row)
+        chosen, shares = choose(self.route(y), self.per_row)
         made = self.routed(self.before(x).to(x.dtype), chosen, shares * self.of_expert[chosen]).to(
             x.dtype
         )

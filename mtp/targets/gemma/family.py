@@ -20,6 +20,7 @@ from mtp.targets.layers.rope import Rope, frequencies
 from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.tied import embedding_and_head, may_lack
 from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
+from triton_kernels.product import Matrix
 
 
 class GemmaTarget(DecoderTarget):
@@ -37,7 +38,8 @@ class GemmaTarget(DecoderTarget):
         )
 
     def build(self, config: GemmaConfig, w: Weights) -> None:
-        self.embedding, self.head = embedding_and_head(w, config.tied)
+        self.embedding, head = embedding_and_head(w, config.tied)
+        self.head = Matrix(head)
         self.scale, self.softcap = rounded(config.hidden**0.5, self.dtype), config.softcap
         self.per_layer = (
             PerLayerInputs(w.under("model."), config, self.dtype) if config.per_layer else None
@@ -77,7 +79,7 @@ class GemmaTarget(DecoderTarget):
             else (logits.float() / self.softcap).tanh_() * self.softcap
         )
 
-    def linear_weights(self) -> list[Tensor]:
+    def linear_weights(self) -> list[Matrix]:
         return super().linear_weights() + (
             [] if self.per_layer is None else [self.per_layer.project]
         )

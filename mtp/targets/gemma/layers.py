@@ -9,12 +9,13 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, rms_norm
+from torch.nn.functional import embedding, rms_norm
 
 from mtp.targets.gemma.config import GemmaConfig, GemmaForm
 from mtp.targets.gemma.experts import GemmaExperts
 from mtp.targets.layers.blocks import Mlp, Norm, Place, gelu_tanh, prefixed
 from mtp.targets.loading.weights import Shapes, Weights
+from triton_kernels.product import Matrix
 
 NORMS = (
     "input_layernorm",
@@ -48,8 +49,8 @@ class GemmaAttention:
         )
         if form.keys_are_values and not form.shared:
             names.pop()
-        self.project = w.stacked(*names)  # queries, keys, values
-        self.out = w.tensor("o_proj.weight")
+        self.project = Matrix(w.stacked(*names))  # queries, keys, values
+        self.out = Matrix(w.tensor("o_proj.weight"))
         norms = [w.tensor("q_norm.weight").expand(form.heads, -1)]
         if not form.shared:
             norms.append(w.tensor("k_norm.weight").expand(form.kv_heads, -1))
@@ -74,7 +75,7 @@ class GemmaAttention:
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         form = self.form
         # [rows, heads and kv heads, size]
-        y = linear(x, self.project).unflatten(1, (-1, form.size))
+        y = self.project(x).unflatten(1, (-1, form.size))
         rotated = len(self.norm.weight)
         qk = place.rotations[form.layer_type](self.norm(y[:, :rotated])).to(y.dtype)
         k = v = None
@@ -85,7 +86,7 @@ class GemmaAttention:
         y = place.attend(
             qk[:, : form.heads], k, v, self.kv.keys, self.kv.values, form.scale, form.sliding
         )
-        return linear(y.flatten(1), self.out)
+        return self.out(y.flatten(1))
 
 
 class PerLayerGate:
@@ -93,8 +94,8 @@ class PerLayerGate:
 
     def __init__(self, w: Weights, config: GemmaConfig, layer: int) -> None:
         self.layer = layer
-        self.gate = w.tensor("per_layer_input_gate.weight")
-        self.out = w.tensor("per_layer_projection.weight")
+        self.gate = Matrix(w.tensor("per_layer_input_gate.weight"))
+        self.out = Matrix(w.tensor("per_layer_projection.weight"))
         self.norm = Norm(
             w.tensor("post_per_layer_input_norm.weight"), config.eps, config.norm_offset
         )
@@ -109,8 +110,8 @@ class PerLayerGate:
 
     def __call__(self, x: Tensor, inputs: Tensor) -> Tensor:
         """x: [rows, hidden], the stream; inputs: [rows, layers, width]."""
-        gate = gelu_tanh(linear(x, self.gate).double()).to(x.dtype)  # in double: see layers.py
-        return x + self.norm(linear(gate * inputs[:, self.layer], self.out)).to(x.dtype)
+        gate = gelu_tanh(self.gate(x).double()).to(x.dtype)  # in double: see layers.py
+        return x + self.norm(self.out(gate * inputs[:, self.layer])).to(x.dtype)
 
 
 class GemmaBlock:
@@ -150,7 +151,7 @@ class GemmaBlock:
             x = self.per_layer(x, place.inputs)
         return x if self.scalar is None else x * self.scalar
 
-    def matrices(self) -> list[Tensor]:
+    def matrices(self) -> list[Matrix]:
         more = [] if self.per_layer is None else [self.per_layer.gate, self.per_layer.out]
         # its experts are multiplied with one row each
         more += [] if self.experts is None else [self.experts.route]
@@ -162,7 +163,8 @@ class PerLayerInputs:
 
     def __init__(self, w: Weights, config: GemmaConfig, dtype: torch.dtype) -> None:
         self.table = w.tensor("embed_tokens_per_layer.weight")  # [vocab, layers * width]
-        self.project = w.tensor("per_layer_model_projection.weight")  # [layers * width, hidden]
+        # [layers * width, hidden]
+        self.project = Matrix(w.tensor("per_layer_model_projection.weight"))
         self.norm = Norm(
             w.tensor("per_layer_projection_norm.weight"), config.eps, config.norm_offset
         )
@@ -181,7 +183,7 @@ class PerLayerInputs:
         """ids: [rows], x: [rows, hidden], their embedding -> [rows, layers, width]."""
         shape = (-1, len(self.norm.weight))
         of_id = (embedding(ids, self.table) * self.scale).unflatten(1, shape)
-        of_x = self.norm((linear(x, self.project) * self.project_scale).unflatten(1, shape))
+        of_x = self.norm((self.project(x) * self.project_scale).unflatten(1, shape))
         return ((of_x + of_id.float()) * 2.0**-0.5).to(x.dtype)
 
 

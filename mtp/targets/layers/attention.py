@@ -7,13 +7,13 @@ from functools import partial
 import torch
 from einops import rearrange
 from torch import Tensor
-from torch.nn.functional import linear
 
 from mtp.targets.layers.blocks import Norm, Place, PromptRows
 from mtp.targets.layers.rope import Rotation
 from mtp.targets.loading.config import AttentionForm
 from mtp.targets.loading.weights import Shapes, Weights
 from triton_kernels.attention import BLOCK
+from triton_kernels.product import Matrix
 
 
 class KvCache:
@@ -46,9 +46,9 @@ class Attention:
     def __init__(self, w: Weights, form: AttentionForm, cache: KvCache) -> None:
         self.form, self.cache = form, cache
         self.heads, self.kv_heads, self.size = form.heads, form.kv_heads, form.size
-        self.project = _fused(w, form)  # queries, keys, values, gates
+        self.project = Matrix(_fused(w, form))  # queries, keys, values, gates
         self.bias = w.stacked("q_proj.bias", "k_proj.bias", "v_proj.bias") if form.bias else None
-        self.out = w.tensor("o_proj.weight")
+        self.out = Matrix(w.tensor("o_proj.weight"))
         self.norm: Norm | None = None
         if form.qk_norm:
             q, k = w.tensor("q_norm.weight"), w.tensor("k_norm.weight")
@@ -76,7 +76,7 @@ class Attention:
         y = place.attend(q, k, v, self.cache.keys, self.cache.values, self.size**-0.5).flatten(1)
         if self.form.gated:
             y = y * gate.sigmoid()
-        return linear(y, self.out)
+        return self.out(y)
 
     def store(self, x: Tensor, place: PromptRows) -> None:
         """Writes the cache rows of a chunk of a prompt, no more. x: [rows, hidden]."""
@@ -86,7 +86,7 @@ class Attention:
         self.cache.values[place.slot, :, here] = rearrange(v, "row head size -> head row size")
 
     def _parts(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        y = linear(x, self.project)
+        y = self.project(x)
         if self.bias is not None:
             y = y + self.bias  # apart from the product, whose bits are probed without one
         rotated = self.heads + self.kv_heads

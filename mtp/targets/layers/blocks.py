@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
-from torch.nn.functional import gelu, linear, rms_norm, silu
+from torch.nn.functional import gelu, rms_norm, silu
 
 from mtp.targets.layers.rope import Rotation
 from mtp.targets.loading.weights import Shapes, Weights
 from triton_kernels.attention import prefill_attention, window_attention
+from triton_kernels.product import Matrix
 
 
 class Norm:
@@ -98,14 +99,14 @@ class Layer(Protocol):
         """x: [rows, hidden], the stream; gives it after this layer."""
         ...
 
-    def matrices(self) -> list[Tensor]:
-        """Every matrix [out, in] that rows are multiplied with."""
+    def matrices(self) -> list[Matrix]:
+        """All that rows are multiplied with."""
         ...
 
 
 class Mixer(Protocol):
-    project: Tensor  # its fused input projection [out, hidden]
-    out: Tensor  # its output projection [hidden, in]
+    project: Matrix  # its fused input projection [out, hidden]
+    out: Matrix  # its output projection [hidden, in]
 
     def __call__(self, x: Tensor, place: Place) -> Tensor:
         """x: [rows, hidden], normed -> what it adds to the stream [rows, hidden]."""
@@ -117,7 +118,7 @@ class Feedforward(Protocol):
         """x: [rows, hidden], normed -> what it adds to the stream [rows, hidden]."""
         ...
 
-    def matrices(self) -> list[Tensor]: ...
+    def matrices(self) -> list[Matrix]: ...
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -127,8 +128,8 @@ def gelu_tanh(x: Tensor) -> Tensor:
 class Mlp:
     def __init__(self, w: Weights, activation: Callable[[Tensor], Tensor] = silu) -> None:
         self.activation = activation
-        self.gate_up = w.stacked("gate_proj.weight", "up_proj.weight")
-        self.down = w.tensor("down_proj.weight")
+        self.gate_up = Matrix(w.stacked("gate_proj.weight", "up_proj.weight"))
+        self.down = Matrix(w.tensor("down_proj.weight"))
 
     @staticmethod
     def shapes(hidden: int, inner: int) -> Shapes:
@@ -139,10 +140,10 @@ class Mlp:
         }
 
     def __call__(self, x: Tensor) -> Tensor:
-        gate, up = linear(x, self.gate_up).chunk(2, 1)
-        return linear(self.activation(gate) * up, self.down)
+        gate, up = self.gate_up(x).chunk(2, 1)
+        return self.down(self.activation(gate) * up)
 
-    def matrices(self) -> list[Tensor]:
+    def matrices(self) -> list[Matrix]:
         return [self.gate_up, self.down]
 
 
@@ -165,7 +166,7 @@ class Block:
         x = x + self.mixer(self.before_mixer(x).to(x.dtype), place)
         return x + self.mlp(self.before_mlp(x).to(x.dtype))
 
-    def matrices(self) -> list[Tensor]:
+    def matrices(self) -> list[Matrix]:
         return [self.mixer.project, self.mixer.out, *self.mlp.matrices()]
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, silu
+from torch.nn.functional import silu
 
 from mtp.targets.layers.blocks import Mlp, prefixed
 from mtp.targets.loading.config import ExpertForm
 from mtp.targets.loading.weights import Shapes, Weights
+from triton_kernels.product import Matrix
 
 ROWS = 8  # whose experts' weights are gathered at a time
 
@@ -66,7 +67,8 @@ class Routed:
 class Experts:
     def __init__(self, w: Weights, form: ExpertForm) -> None:
         self.form = form
-        self.route = w.stacked("gate.weight", "shared_expert_gate.weight")  # [experts + 1, hidden]
+        # [experts + 1, hidden]
+        self.route = Matrix(w.stacked("gate.weight", "shared_expert_gate.weight"))
         self.shared = Mlp(w.under("shared_expert."))
         if "experts.gate_up_proj" in w:
             self.routed = Routed(w.tensor("experts.gate_up_proj"), w.tensor("experts.down_proj"))
@@ -96,10 +98,10 @@ class Experts:
         return shapes
 
     def __call__(self, x: Tensor) -> Tensor:
-        scores, gate = linear(x, self.route).split([self.form.count, 1], 1)
+        scores, gate = self.route(x).split([self.form.count, 1], 1)
         y = self.routed(x, *choose(scores, self.form.per_row))
         return y.to(x.dtype) + gate.double().sigmoid().to(x.dtype) * self.shared(x)
 
-    def matrices(self) -> list[Tensor]:
+    def matrices(self) -> list[Matrix]:
         """Without the experts: they are multiplied with one row each, whatever the row count."""
         return [self.route, *self.shared.matrices()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import time
 from collections import Counter
@@ -14,9 +13,12 @@ from statistics import median
 from typing import NamedTuple
 
 import torch
-from torch.nn.functional import linear
 
+from mtp.files import code_digest, remembered
+from mtp.machine import processor
 from mtp.targets.loading.checkpoint import Checkpoint
+from triton_kernels import product
+from triton_kernels.product import Matrix, packs
 
 NAMES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ASKED = ("auto", "stored", *NAMES)
@@ -95,7 +97,7 @@ def time_products(shapes: Mapping[tuple[int, int], int], rows: int) -> Timed:
     for (out, width), count in shapes.items():
         lines = min(out, max(1, LARGEST // width))
         both = [
-            (torch.ones(rows, width, dtype=dtype), torch.ones(lines, width, dtype=dtype))
+            (Matrix(torch.ones(lines, width, dtype=dtype)), torch.ones(rows, width, dtype=dtype))
             for dtype in NAMES.values()
         ]
         pairs.append((count * out / lines, both))
@@ -104,7 +106,8 @@ def time_products(shapes: Mapping[tuple[int, int], int], rows: int) -> Timed:
         for place, (_, both) in enumerate(pairs):
             for which in (0, 1) if turn % 2 else (1, 0):
                 started = time.perf_counter()
-                linear(*both[which])
+                matrix, x = both[which]
+                matrix(x)
                 if turn:  # the first one warms up
                     samples[place][which].append(time.perf_counter() - started)
         if turn >= FEWEST and time.perf_counter() - began > BUDGET_S:
@@ -120,22 +123,17 @@ def _remembered(shapes: Counter[tuple[int, int]], rows: int, cache: Path) -> Tim
     machine = [
         platform.node(),
         platform.machine(),
+        processor(),
         torch.backends.cpu.get_cpu_capability(),
         torch.get_num_threads(),
         torch.__version__,
+        code_digest(Path(__file__), Path(product.__file__)),
+        *(packs(dtype) for dtype in NAMES.values()),
     ]
-    key = hashlib.sha256(json.dumps([machine, rows, sorted(shapes.items())]).encode()).hexdigest()[
-        :16
-    ]
-    file = cache / "dtype" / f"{key}.json"
-    if not file.is_file():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(time_products(shapes, rows)._asdict()), encoding="utf-8")
-        try:
-            os.link(aside, file)  # of several runs at once the first one's counts
-        except FileExistsError:
-            pass
-        finally:
-            aside.unlink()
-    return Timed(**json.loads(file.read_text(encoding="utf-8")))
+    content = json.dumps([machine, rows, sorted(shapes.items())])
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return remembered(
+        cache / "dtype" / f"{key}.json",
+        lambda: time_products(shapes, rows)._asdict(),
+        lambda kept: Timed(bf16=float(kept["bf16"]), fp32=float(kept["fp32"])),
+    )

@@ -18,6 +18,7 @@ from mtp.targets.loading.tied import embedding_and_head, may_lack
 from mtp.targets.loading.weights import EMBEDDING, HEAD, Shapes, Weights
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.gated_delta import GatedDelta, LinearState
+from triton_kernels.product import Matrix
 
 
 class QwenTarget(DecoderTarget):
@@ -30,7 +31,8 @@ class QwenTarget(DecoderTarget):
         )
 
     def build(self, config: QwenConfig, w: Weights) -> None:
-        self.embedding, self.head = embedding_and_head(w, config.tied)
+        self.embedding, head = embedding_and_head(w, config.tied)
+        self.head = Matrix(head)
         self.ropes[FULL] = Rope(
             frequencies(config.rope), config.head_size, self.limits.context, self.device
         )

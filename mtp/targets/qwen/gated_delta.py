@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from einops import rearrange
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu, softplus
+from torch.nn.functional import rms_norm, silu, softplus
 
 from mtp.targets.layers.blocks import Place, PromptRows
 from mtp.targets.loading.weights import Shapes, Weights
@@ -13,6 +13,7 @@ from mtp.targets.qwen.config import QwenConfig
 from triton_kernels.causal_conv import causal_conv_commit, causal_conv_prefill, causal_conv_verify
 from triton_kernels.gated_delta import gated_delta_prefill, gated_delta_verify
 from triton_kernels.gated_delta_commit import gated_delta_commit
+from triton_kernels.product import Matrix
 
 
 class LinearState:
@@ -55,8 +56,9 @@ class GatedDelta:
     """
 
     def __init__(self, w: Weights, config: QwenConfig, state: LinearState, index: int) -> None:
-        self.project = w.stacked(*(f"in_proj_{part}.weight" for part in ("qkv", "z", "b", "a")))
-        self.out = w.tensor("out_proj.weight")
+        parts = (f"in_proj_{part}.weight" for part in ("qkv", "z", "b", "a"))
+        self.project = Matrix(w.stacked(*parts))
+        self.out = Matrix(w.tensor("out_proj.weight"))
         taps = w.tensor("conv1d.weight").float()
         self.taps = rearrange(taps, "channel 1 tap -> tap channel").contiguous()
         # its gates' parameters are small and sensitive: as stored, not rounded to the model's dtype
@@ -87,7 +89,7 @@ class GatedDelta:
         }
 
     def __call__(self, x: Tensor, place: Place) -> Tensor:
-        mixed, gate, b, a = linear(x, self.project).float().split_with_sizes(self.widths, 1)
+        mixed, gate, b, a = self.project(x).float().split_with_sizes(self.widths, 1)
         beta = b.double().sigmoid().float()  # [rows, heads]
         log_decay = self.rate * softplus(a.double() + self.bias)
         if isinstance(place, PromptRows):  # y: [rows, heads, value size]
@@ -96,7 +98,7 @@ class GatedDelta:
             y = self._window(mixed, log_decay, beta, place.starts)
         y = rms_norm(y, y.shape[-1:], eps=self.eps) * self.norm_weight
         y = y * silu(gate.unflatten(1, (self.heads, self.value_size)))
-        return linear(y.flatten(1).to(x.dtype), self.out)
+        return self.out(y.flatten(1).to(x.dtype))
 
     def _window(self, mixed: Tensor, log_decay: Tensor, beta: Tensor, starts: Tensor) -> Tensor:
         state, layer, rows = self.state, self.index, len(mixed)

@@ -279,7 +279,7 @@ def test_collected_rows_are_the_targets_own(sidecar):
         torch.testing.assert_close(
             store.hidden[number].float(), hidden[:39].float(), rtol=0.1, atol=0.15
         )
-        picks = (hidden.float() @ target.head.float().T).argmax(-1)[row.begin - 1 : 39]
+        picks = (hidden.float() @ target.head.weight.float().T).argmax(-1)[row.begin - 1 : 39]
         same = (picks == ids[row.begin : 40]).float().mean() if row.begin < 40 else torch.ones(())
         assert same > 0.8  # stop ids are banned, and a row alone is summed in another order
         own, given = own + (row.begin < 40), given + (row.begin == 40)

@@ -18,6 +18,7 @@ from mtp.request import Request
 from mtp.targets import load_target
 from tests.support.checkpoints import write_qwen3_5
 from triton_kernels import Packed
+from triton_kernels.product import Matrix
 
 CPU, BF16 = torch.device("cpu"), torch.bfloat16
 
@@ -31,6 +32,17 @@ def in_parts(x: Tensor, weight: Tensor, one: int = 2, more: int = 16) -> Tensor:
     return sum(products[1:], products[0]).to(x.dtype)
 
 
+class Parted(Matrix):
+    """Whose products are made `in_parts`."""
+
+    def __init__(self, weight: Tensor, one: int = 2) -> None:
+        super().__init__(weight)
+        self.one = one
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return in_parts(x, self.weight, self.one)
+
+
 def test_F25_an_order_of_sums_that_random_inputs_hide_is_found(monkeypatch):
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(48, 1536, generator=generator).to(BF16)
@@ -40,8 +52,8 @@ def test_F25_an_order_of_sums_that_random_inputs_hide_is_found(monkeypatch):
     shown = (in_parts(cancels, opposed)[0] != in_parts(cancels[:1], opposed)[0]).float().mean()
     assert hidden < 0.1
     assert shown > 0.5
-    monkeypatch.setattr(bit_equal, "linear", in_parts)
-    assert bit_equal_row_counts([weight], rows=6) == (2, 3, 4, 5, 6)
+    monkeypatch.setattr(bit_equal, "Matrix", Parted)
+    assert bit_equal_row_counts([Parted(weight)], rows=6) == (2, 3, 4, 5, 6)
 
 
 def test_F25_the_sums_cancel():
@@ -56,7 +68,7 @@ def test_F25_the_sums_cancel():
 def test_F04_an_exact_window_has_no_one_row_product_where_that_differs(
     tmp_path, monkeypatch, differs, rows
 ):
-    monkeypatch.setattr(bit_equal, "linear", partial(in_parts, one=2 if differs else 16))
+    monkeypatch.setattr(bit_equal, "Matrix", partial(Parted, one=2 if differs else 16))
     target = load_target(
         write_qwen3_5(tmp_path / "m"), slots=2, context=64, dtype=torch.float32, device=CPU
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from mtp.targets import load_target
 from mtp.targets.loading import dtypes
@@ -17,6 +18,7 @@ from mtp.targets.loading.checkpoint import Checkpoint
 from mtp.targets.loading.dtypes import Timed, choose_dtype, faster, time_products
 from tests.support.checkpoints import write_llama, write_qwen3_5
 from tests.support.gemma_checkpoints import PER_LAYER, write_gemma4
+from triton_kernels.product import Matrix
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -105,9 +107,13 @@ def test_what_is_measured_are_the_models_own_matrices(tmp_path: Path):
 def test_the_probe_takes_both_dtypes_in_turns_and_ends_in_time(monkeypatch: pytest.MonkeyPatch):
     clock, seen = count(), []
     monkeypatch.setattr(dtypes.time, "perf_counter", lambda: 0.05 * next(clock))
-    monkeypatch.setattr(
-        dtypes, "linear", lambda x, weight: seen.append((tuple(weight.shape), weight.dtype))
-    )
+
+    class Noted(Matrix):
+        def __call__(self, x: Tensor) -> Tensor:
+            seen.append((tuple(self.shape), self.dtype))
+            return x
+
+    monkeypatch.setattr(dtypes, "Matrix", Noted)
     timed = time_products({(1 << 13, 1024): 2, (64, 32): 3}, 8)
     # as few as are allowed: the clock was past the budget
     assert len(seen) == 4 * (1 + dtypes.FEWEST)

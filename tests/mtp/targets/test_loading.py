@@ -115,12 +115,12 @@ def test_every_dtype_is_converted_as_torch_does(
         two=2,
     )
     k, v = here["self_attn.k_proj.weight"], here["self_attn.v_proj.weight"]
-    assert torch.equal(target.blocks[3].mixer.project, torch.cat([queries, k, v, gates]))
+    assert torch.equal(target.blocks[3].mixer.project.weight, torch.cat([queries, k, v, gates]))
     assert torch.equal(
-        target.blocks[3].mlp.gate_up,
+        target.blocks[3].mlp.gate_up.weight,
         torch.cat([here["mlp.gate_proj.weight"], here["mlp.up_proj.weight"]]),
     )
-    assert all(weight.data_ptr() % 64 == 0 for weight in target.linear_weights())
+    assert all(matrix.weight.data_ptr() % 64 == 0 for matrix in target.linear_weights())
 
 
 def test_numbers_of_another_kind_are_refused(tmp_path: Path):
@@ -172,11 +172,13 @@ def test_data_at_an_odd_offset_is_read(tmp_path: Path):
     folder = write_qwen3_5(tmp_path)
     whole = (folder / "model.safetensors").read_bytes()
     length = int.from_bytes(whole[:8], "little")
-    aligned = load_target(folder, slots=1, context=32).blocks[3].mixer.project
+    aligned = load_target(folder, slots=1, context=32).blocks[3].mixer.project.weight
     (folder / "model.safetensors").write_bytes(
         (length + 1).to_bytes(8, "little") + whole[8 : 8 + length] + b" " + whole[8 + length :]
     )
-    assert torch.equal(load_target(folder, slots=1, context=32).blocks[3].mixer.project, aligned)
+    assert torch.equal(
+        load_target(folder, slots=1, context=32).blocks[3].mixer.project.weight, aligned
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
