@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mtp.checks import is_integer
 from mtp.fields import Tupled
 
 
@@ -16,9 +17,7 @@ class Buckets:
 
     def __post_init__(self) -> None:
         sizes = self.sizes
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes) or list(
-            sizes
-        ) != sorted(set(sizes)):
+        if not all(is_integer(n) and n >= 1 for n in sizes) or list(sizes) != sorted(set(sizes)):
             raise ValueError(f"buckets is {list(sizes)}, expected ascending row counts, or tight")
 
     @classmethod

@@ -40,20 +40,17 @@ class CorrectedCost:
 class Refit:
     """Least squares of (measured - believed) on (1, rows, slots, depth) with forgetting and a pull
     to no correction at all, so that a direction in which windows never vary stays as it was
-    believed.
-
-    forget: of every window; pull: of the prior, in windows; every: windows between two solutions (a
-    new model means new tables); clip: a residual further from the line than this many running mean
-    deviations counts as that far (outliers, first calls).
-    """
+    believed."""
 
     def __init__(
         self,
         cost_model: Cost,
         *,
-        forget: float = 0.995,
-        pull: float = 0.02,
-        every: int = 16,
+        forget: float = 0.995,  # of every window
+        pull: float = 0.02,  # of the prior, in windows
+        every: int = 16,  # windows between two solutions: a new model means new tables
+        # a residual further from the line than this many running mean deviations counts as that
+        # far (outliers, first calls)
         clip: float = 4.0,
     ) -> None:
         if not 0 < forget <= 1:

@@ -71,20 +71,17 @@ class _Pair:
 
 class LayoutCache:
     """Replays a window's pair of graphs, captures it, or runs the window eagerly: always the same
-    tokens.
-
-    capacity: most pairs held; capture_on: a key is captured at its n-th sight; give_up_after:
-    captures without a hit in between after which nothing is captured any more (None: never); clock:
-    seconds, once the work before it is done.
-    """
+    tokens."""
 
     def __init__(
         self,
-        capacity: int,
+        capacity: int,  # most pairs held
         backend: GraphBackend,
         *,
-        capture_on: int = 1,
+        capture_on: int = 1,  # a key is captured at its n-th sight
+        # captures without a hit in between after which nothing is captured any more; None: never
         give_up_after: int | None = None,
+        # seconds, once the work before it is done
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         for name, value in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mtp.checks import is_integer
 from mtp.fields import Tupled
 from mtp.policies.protocol import Decision
 from mtp.windows import SlotView, static_k
@@ -16,7 +17,7 @@ class StaticK:
     sizes: Tupled[int] = Tupled(1, 2, 4)
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k + 1 not in self.sizes:
+        if not is_integer(self.k) or self.k + 1 not in self.sizes:
             allowed = ", ".join(str(size - 1) for size in sorted(self.sizes))
             raise ValueError(
                 f"policy.k is {self.k}, expected one less than a group size: {allowed}"

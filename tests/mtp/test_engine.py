@@ -197,7 +197,7 @@ class Watcher(StaticK):
 
     def open(self):
         fresh = Watcher(self.k)
-        object.__setattr__(fresh, "log", [])
+        vars(fresh)["log"] = []
         return fresh
 
     def observe(self, seen):

@@ -12,14 +12,16 @@ MOST = 3.0  # deviations a word may be away
 
 class Centred:
     """Logit confidence less the request's running mean, in running standard deviations of all
-    requests, by draft place.
-
-    forget: of a request's older words; weight: words the mean of all requests counts for in a
-    request's own. It learns from every draft that is made, verified or not: it needs no
+    requests, by draft place. It learns from every draft that is made, verified or not: it needs no
     verdicts."""
 
     def __init__(
-        self, depth: int, *, forget: float = 0.97, weight: float = 8.0, pool_forget: float = 0.998
+        self,
+        depth: int,
+        *,
+        forget: float = 0.97,  # of a request's older words
+        weight: float = 8.0,  # words the mean of all requests counts for in a request's own
+        pool_forget: float = 0.998,  # of all requests' older words
     ) -> None:
         self._forget, self._weight, self._pool_forget = forget, weight, pool_forget
         self._all = [[0.0, 0.0] for _ in range(depth)]  # words, their sum
