@@ -4,20 +4,26 @@ buckets. Cached by fingerprint."""
 from __future__ import annotations
 
 import hashlib
-import json
-import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from experiments.io import fingerprint, write_json
+from experiments.io import PROJECT, fingerprint
 from experiments.runs.parity import Plain
+from experiments.runs.settings import Settings
 from experiments.runs.setup import Setup
+from mtp.checks import is_integer
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
+from mtp.files import code_digest, remembered
+from mtp.machine import processor
 from mtp.policies import StaticK
 from mtp.request import Request
+
+CODE = (PROJECT / "mtp", PROJECT / "triton_kernels", Path(__file__))
 
 
 def plain_executor(setup: Setup, *, buckets: Any) -> ModelExecutor:
@@ -43,42 +49,33 @@ def plain_tokens(setup: Setup, model_folder: Path, cache: Path) -> dict[str, Pla
     executor = plain_executor(setup, buckets=settings.buckets)
     for request in setup.requests:
         file = cache / "plain" / f"{_key(setup, request, weights)}.json"
-        kept = _kept(file)
-        if kept is None:
-            engine = Engine(
-                executor,
-                slots=1,
-                rows=settings.rows,
-                policy=StaticK(0),
-                prefill_chunk=settings.prefill_chunk,
-            )
-            engine.submit(_at_once(request))
-            (done,) = engine.run()
-            if done.finish == "error":
-                raise RuntimeError(
-                    f"the plain reference of request {request.id} failed: {done.error}"
-                )
-            file.parent.mkdir(parents=True, exist_ok=True)
-            kept = Plain([*done.tokens], done.finish)
-            write_json(file, {"tokens": done.tokens, "finish": done.finish})
-        tokens[request.id] = kept
+        decode = partial(_decoded, executor, settings, request)
+        tokens[request.id] = remembered(file, decode, _plain)
     return tokens
 
 
-def _kept(file: Path) -> Plain | None:
-    """What the cache holds; None where that is nothing, or nothing that can be used: it is computed
-    again then."""
-    if not file.exists():
-        return None
-    try:
-        kept = json.loads(file.read_text())
-        plain = Plain(**kept)
-        if not all(isinstance(token, int) for token in plain.tokens):
-            raise ValueError("its tokens are no integers")
-        return plain
-    except (OSError, ValueError, TypeError) as wrong:
-        print(f"warning: {file} cannot be used ({wrong}), it is computed again", file=sys.stderr)
-        return None
+def _decoded(executor: ModelExecutor, settings: Settings, request: Request) -> dict[str, Any]:
+    engine = Engine(
+        executor,
+        slots=1,
+        rows=settings.rows,
+        policy=StaticK(0),
+        prefill_chunk=settings.prefill_chunk,
+    )
+    engine.submit(replace(request, arrival_s=0.0))
+    (done,) = engine.run()
+    if done.finish == "error":
+        raise RuntimeError(f"the plain reference of request {request.id} failed: {done.error}")
+    return {"tokens": list(done.tokens), "finish": done.finish}
+
+
+def _plain(held: Any) -> Plain:
+    plain = Plain(**held)
+    if not isinstance(plain.tokens, list) or not all(map(is_integer, plain.tokens)):
+        raise ValueError("its tokens are no list of integers")
+    if plain.finish not in ("stop", "length"):
+        raise ValueError(f"its finish is {plain.finish!r}")
+    return plain
 
 
 def weights_fingerprint(folder: Path) -> str:
@@ -91,16 +88,13 @@ def weights_fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _at_once(request: Request) -> Request:
-    return Request(**{**request.__dict__, "arrival_s": 0.0})
-
-
 def _key(setup: Setup, request: Request, weights: str) -> str:
-    """Everything the tokens can depend on."""
+    """Everything the tokens can depend on. The prompt's ids are what its text, the tokenizer and
+    the chat template made; the code is all that computes tokens from them."""
     settings, limits = setup.spec.settings, setup.target.limits
     options = {
         name: value
-        for name, value in request.__dict__.items()
+        for name, value in vars(request).items()
         if name not in ("id", "priority", "arrival_s")
     }
     return fingerprint(
@@ -113,7 +107,15 @@ def _key(setup: Setup, request: Request, weights: str) -> str:
             "buckets": settings.buckets.sizes,
             "dtype": str(setup.target.dtype),
             "device": str(setup.device),
+            "name": _name(setup.device),
+            "code": code_digest(*CODE),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }
     )
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{processor()}, {torch.backends.cpu.get_cpu_capability()}"
