@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mtp.machine import processor
+
 RESULTS = Path(__file__).parent / "results"
 OUT = "MTPLAB_BENCH_ROWS"  # the file that a run's rows go to
 Row = dict[str, Any]
@@ -27,9 +29,7 @@ def device_name() -> str:
     """The GPU's name or the processor's."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    cpuinfo = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.is_file() else None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    return processor()
 
 
 @cache

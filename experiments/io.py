@@ -18,8 +18,8 @@ from mtp.files import whole
 PROJECT = Path(__file__).resolve().parent.parent
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
+def write_json(path: Path, value: Mapping[str, Any], indent: int = 1) -> None:
+    write_whole(path, (json.dumps(value, indent=indent) + "\n").encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -24,9 +24,11 @@ from experiments.training.corpus import Corpus, documents
 from experiments.training.loop import CHECKPOINT, Training
 from experiments.training.progress import Progress
 from experiments.training.recipe import Recipe
+from experiments.training.saved import recipe_in
 from experiments.training.team import Team
 from experiments.training.tokenizer import train_tokenizer
 from experiments.workloads.tokenizer import load_tokenizer
+from mtp.files import whole
 
 TOKENIZER_TEXT = 8_000_000  # characters of code, about as many as there are of prose
 
@@ -35,7 +37,7 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
     """Raises BadInput where the folder holds something else."""
     checkpoint = out / CHECKPOINT
     if checkpoint.is_file():
-        if torch.load(checkpoint, weights_only=True, mmap=True)["recipe"] != recipe.as_dict():
+        if recipe_in(checkpoint) != recipe.as_dict():
             raise BadInput(
                 f"out is {out}, which holds an unfinished training with other settings, expected "
                 "another folder"
@@ -52,7 +54,8 @@ def train(recipe: Recipe, out: Path, console: Console) -> None:
         chosen = [text for i, text in enumerate(code) if int((i + 1) * share) > int(i * share)]
         prose = [one.text for one in documents("prose", limit) if not one.held_out]
         tokenizer = train_tokenizer([*chosen, *prose], recipe.shape.vocab)
-        tokenizer.save(str(out / "tokenizer.json"))
+        with whole(out / "tokenizer.json") as aside:
+            tokenizer.save(str(aside))
     corpus = Corpus.load(tokenizer, recipe.characters)
     with tempfile.TemporaryDirectory() as folder:
         work_args = (recipe, corpus, out, Path(folder) / "meeting", console)

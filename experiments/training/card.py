@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from experiments.io import write_json, write_whole
 from experiments.training.corpus import KINDS, documents, packed
 from experiments.training.stats import NEW, PROMPT, TEXTS, stats
 from experiments.training.trainable import TrainableFamily, family
@@ -27,8 +28,8 @@ def write_card(folder: Path) -> dict[str, Any]:
     """Needs training.json beside the weights. Returns the figures."""
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     found = stats(folder, family(training["recipe"]["family"]))
-    (folder / "figures.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(card(found, training, folder), encoding="utf-8")
+    write_json(folder / "figures.json", found)
+    write_whole(folder / "README.md", card(found, training, folder).encode())
     return found
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 import yaml
 
 from experiments.assets import CORPUS
+from experiments.io import write_whole
 
 CODE = {
     "stdlib": "PSF-2.0",
@@ -174,9 +175,8 @@ def write(name: str, documents: Iterable[dict[str, str]]) -> int:
     """Characters of text written."""
     documents = list(documents)
     lines = "".join(json.dumps(document) + "\n" for document in documents)
-    (CORPUS / f"{name}.jsonl.xz").write_bytes(
-        lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
-    )
+    packed = lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
+    write_whole(CORPUS / f"{name}.jsonl.xz", packed)
     return sum(len(document["text"]) for document in documents)
 
 

@@ -12,11 +12,13 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedConfig
 
+from experiments.io import write_json
 from experiments.training.assistant import Assistant
 from experiments.training.gemma import GemmaModel, GemmaShape
 from experiments.training.tokenizer import write_tokenizer
 from experiments.training.trainable import TrainableFamily
 from experiments.workloads.tokenizer import load_tokenizer
+from mtp.files import whole
 from mtp.targets.loading.weights import tensors_in
 
 ASSISTANT = "assistant"  # its folder below the target's
@@ -66,8 +68,8 @@ def write_weights(net: nn.Module, folder: Path, dtype: torch.dtype) -> None:
         name: (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous()
         for name, tensor in weights.items()
     }
-    save_file(kept, folder / "model.part", metadata={"format": "pt"})
-    (folder / "model.part").replace(folder / "model.safetensors")
+    with whole(folder / "model.safetensors") as aside:
+        save_file(kept, aside, metadata={"format": "pt"})
 
 
 def write_assistant(
@@ -79,7 +81,7 @@ def write_assistant(
         "dtype": str(dtype).removeprefix("torch."),
     }
     config["text_config"] = published(assistant.net.config.get_text_config(), dtype)
-    _write_json(folder / "config.json", config)
+    write_json(folder / "config.json", config, indent=2)
     write_weights(assistant.net, folder, dtype)
 
 
@@ -91,14 +93,16 @@ def write_folder(
     dtype: torch.dtype = torch.bfloat16,
 ) -> None:
     end = write_tokenizer(tokenizer, folder, target.shape.context)
-    _write_json(
+    write_json(
         folder / "config.json",
         published(target.net.config, dtype)
         | {"architectures": ["Gemma4ForCausalLM"], "eos_token_id": [end]},
+        indent=2,
     )
-    _write_json(
+    write_json(
         folder / "generation_config.json",
         {"eos_token_id": [end], "pad_token_id": end, "do_sample": False},
+        indent=2,
     )
     write_weights(target.net, folder, dtype)
     write_assistant(assistant, folder / ASSISTANT, dtype)
@@ -178,10 +182,6 @@ def about(shape: dict[str, Any], weights: float, size: float) -> list[str]:
         "transformers loads both: `Gemma4ForCausalLM` and, from `assistant/`, "
         "`Gemma4AssistantForCausalLM`.",
     ]
-
-
-def _write_json(file: Path, values: dict[str, Any]) -> None:
-    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 # measured once on the shipped weights, apart from the figures

@@ -18,6 +18,7 @@ from experiments.training.losses import DEPTH, distance, next_token, unlikelihoo
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
 from experiments.training.recipe import PHASES, Recipe
+from experiments.training.saved import save, saved
 from experiments.training.team import Team
 from experiments.training.trainable import TrainableDrafter, TrainableTarget, family
 
@@ -201,7 +202,6 @@ class Training:
         return self.team.agree(self.place.spent_s / (60 * self.recipe.minutes * share))
 
     def _save(self) -> None:
-        """Written aside, then renamed."""
         self.saved = time.monotonic()
         if self.team.rank == 0:
             state: dict[str, Any] = {
@@ -214,14 +214,13 @@ class Training:
                 "own": self.own,
                 "random": torch.get_rng_state(),
             }
-            torch.save(state, self.out / f"{CHECKPOINT}.part")
-            (self.out / f"{CHECKPOINT}.part").replace(self.out / CHECKPOINT)
+            save(state, self.out / CHECKPOINT)
 
     def _restore(self) -> None:
         file = self.out / CHECKPOINT
         if not file.is_file():
             return
-        state = torch.load(file, weights_only=True)
+        state = saved(file)
         self.place = TrainingPosition(**state["place"])
         self.model.load_state_dict(state["model"])
         self.head.load_state_dict(state["head"])

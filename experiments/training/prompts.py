@@ -18,6 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from experiments.assets import PROMPTS
+from experiments.io import write_whole
 from experiments.training.corpus import Document, documents
 from experiments.training.extract import chats, dialogue
 
@@ -98,9 +99,9 @@ def main() -> None:
     sums = []
     for name, prompts in sorted(files.items()):
         content = "".join(json.dumps(prompt) + "\n" for prompt in prompts).encode()
-        (PROMPTS / f"{name}.jsonl").write_bytes(content)
+        write_whole(PROMPTS / f"{name}.jsonl", content)
         sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}.jsonl\n")
-    (PROMPTS / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+    write_whole(PROMPTS / "SHA256SUMS", "".join(sums).encode())
 
 
 if __name__ == "__main__":

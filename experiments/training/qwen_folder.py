@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from experiments.io import write_json
 from experiments.training.model import QwenModel, QwenShape
 from experiments.training.mtp_head import MtpHead
 from experiments.training.tokenizer import write_tokenizer
@@ -43,17 +44,14 @@ def write_folder(
 ) -> None:
     end = write_tokenizer(tokenizer, folder, model.shape.context)
     config = model.shape.config(end) | {"dtype": str(dtype).removeprefix("torch.")}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config, indent=2)
     generation = {"eos_token_id": end, "pad_token_id": end, "do_sample": False}
-    (folder / "generation_config.json").write_text(
-        json.dumps(generation, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(folder / "generation_config.json", generation, indent=2)
     weights = {
         name: tensor.detach().to(dtype).contiguous() for name, tensor in model.state_dict().items()
     }
-    part = folder / "model.part"
-    save_file(weights | head_tensors(head, dtype), part, metadata={"format": "pt"})
-    part.replace(folder / "model.safetensors")
+    with whole(folder / "model.safetensors") as aside:
+        save_file(weights | head_tensors(head, dtype), aside, metadata={"format": "pt"})
 
 
 def read_folder(

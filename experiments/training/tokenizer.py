@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from experiments.io import write_json
+from mtp.files import whole
 
 END = "<|endoftext|>"
 
@@ -27,7 +29,8 @@ def train_tokenizer(texts: Iterable[str], vocab: int) -> Tokenizer:
 def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> int:
     """Makes the folder. Returns the end token's id."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    with whole(folder / "tokenizer.json") as aside:
+        tokenizer.save(str(aside))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": END,
@@ -35,9 +38,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> int:
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
     }
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(settings, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(folder / "tokenizer_config.json", settings, indent=2)
     end: int | None = tokenizer.token_to_id(END)
     assert end is not None
     return end

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from mtp.checks import check_number, is_number
 from mtp.fields import Tupled
+from mtp.files import whole
 
 
 class Cost(Protocol):
@@ -190,9 +191,9 @@ def save_cost(
     values = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }
-    Path(path).write_text(
-        yaml.safe_dump({"kind": kind, **values, "about": about or {}}, sort_keys=False)
-    )
+    text = yaml.safe_dump({"kind": kind, **values, "about": about or {}}, sort_keys=False)
+    with whole(Path(path)) as aside:
+        aside.write_text(text, encoding="utf-8")
 
 
 def load_cost(path: str | Path, buckets: Sequence[int] = ()) -> Cost:
@@ -201,12 +202,12 @@ def load_cost(path: str | Path, buckets: Sequence[int] = ()) -> Cost:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as wrong:
         raise ValueError(
             f"cost.path is {path}, expected a cost file (as `make profile` writes)"
         ) from wrong
-    except yaml.YAMLError as wrong:
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
         raise ValueError(f"cost.path is {path}: no YAML: {' '.join(str(wrong).split())}") from wrong
     if not isinstance(values, dict) or values.get("kind") not in MODELS:
         raise ValueError(

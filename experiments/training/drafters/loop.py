@@ -17,6 +17,7 @@ from experiments.training.drafters.store import Store
 from experiments.training.losses import chained
 from experiments.training.optimizer import Optimizer
 from experiments.training.progress import Progress
+from experiments.training.saved import save, saved
 from experiments.training.trainable import TrainableDrafter
 
 CHECKPOINT = "checkpoint.pt"
@@ -100,7 +101,6 @@ class Fit:
         )
 
     def _save(self) -> None:
-        """Written aside, then renamed."""
         self.saved = time.monotonic()
         state: dict[str, Any] = {
             "recipe": self.recipe.as_dict(),
@@ -109,13 +109,12 @@ class Fit:
             "optimizer": self.optimizer.state_dict(),
             "seen": self.order.seen,
         }
-        torch.save(state, self.out / f"{CHECKPOINT}.part")
-        (self.out / f"{CHECKPOINT}.part").replace(self.out / CHECKPOINT)
+        save(state, self.out / CHECKPOINT)
 
     def _restore(self) -> None:
         file = self.out / CHECKPOINT
         if file.is_file():
-            state = torch.load(file, weights_only=True)
+            state = saved(file)
             self.place = FitPosition(**state["place"])
             self.drafter.load_state_dict(state["drafter"])
             self.optimizer.load_state_dict(state["optimizer"])

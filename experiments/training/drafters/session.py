@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import Tensor
 
 from experiments.config.checks import BadInput
-from experiments.io import write_json
+from experiments.io import write_json, write_whole
 from experiments.training.corpus import Document
 from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
@@ -27,6 +27,7 @@ from experiments.training.drafters.stats import stats
 from experiments.training.drafters.store import Store
 from experiments.training.drafters.texts import Cut, Prompt, prompts, read
 from experiments.training.progress import Progress
+from experiments.training.saved import recipe_in
 from experiments.workloads.chat import chat_of
 from experiments.workloads.tokenizer import load_tokenizer
 from mtp.drafters.sidecar import about_target
@@ -89,17 +90,14 @@ class Session:
             {"recipe": recipe.as_dict(), "rows": len(store.rows), "history": fit.place.history},
         )
         written = card(self.checkpoint.path.name, recipe, len(store.rows), fit.place.history, found)
-        (out / "README.md").write_text(written, encoding="utf-8")
+        write_whole(out / "README.md", written.encode())
         (out / CHECKPOINT).unlink(missing_ok=True)
         return found
 
     def _take(self, out: Path) -> None:
         checkpoint = out / CHECKPOINT
         if checkpoint.is_file():
-            if (
-                torch.load(checkpoint, weights_only=True, mmap=True)["recipe"]
-                != self.recipe.as_dict()
-            ):
+            if recipe_in(checkpoint) != self.recipe.as_dict():
                 raise BadInput(
                     f"out is {out}, which holds an unfinished training with other settings, "
                     "expected another folder"

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from experiments.io import write_whole
 from mtp.drafters.sidecar import about_target
 from mtp.files import whole
 from mtp.targets.loading.checkpoint import Checkpoint
@@ -35,9 +36,7 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
     """The draft vocabulary on one line."""
     ids = config.get("draft_vocab")
     text = json.dumps(config | ({} if ids is None else {"draft_vocab": "@"}), indent=2)
-    (folder / "config.json").write_text(
-        text.replace('"@"', json.dumps(ids)) + "\n", encoding="utf-8"
-    )
+    write_whole(folder / "config.json", (text.replace('"@"', json.dumps(ids)) + "\n").encode())
 
 
 def write_head(head: nn.Module, file: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.io import write_whole
 from experiments.training.trainable import TargetRows
 
 # numpy has no bf16: its bits
@@ -46,7 +47,8 @@ class Store:
 
     Built from:
 
-    about: what it was collected with; ValueError where a folder holds another collection
+    about: what it was collected with; ValueError where a folder holds another collection, or what
+        cannot be read
     kv: heads and head size of the layer types that are kept
     """
 
@@ -66,7 +68,7 @@ class Store:
         if state is not None and state["about"] != self._about:
             raise ValueError(f"{folder} holds texts that were collected with other settings")
         self._maps: list[Any] = []
-        self.rows = [StoredRow(**row) for row in state["rows"]] if state else []
+        self.rows: list[StoredRow] = state["rows"] if state else []
         self.tokens = self._map("tokens.bin", (rows, length), torch.int32)
         self.hidden = self._map("hidden.bin", (rows, length - 1, hidden), torch.bfloat16)
         self.kv = {
@@ -83,12 +85,8 @@ class Store:
         for mapped in self._maps:
             mapped.flush()
         self.rows += rows
-        part = self.folder / "rows.part"
-        part.write_text(
-            json.dumps({"about": self._about, "rows": [asdict(row) for row in self.rows]}),
-            encoding="utf-8",
-        )
-        part.replace(self.folder / "rows.json")
+        known = {"about": self._about, "rows": [asdict(row) for row in self.rows]}
+        write_whole(self.folder / "rows.json", json.dumps(known).encode())
 
     def texts(self, places: Tensor) -> tuple[Tensor, TargetRows]:
         """ids [texts, length - 1] int64 and the target's rows of them.
@@ -126,4 +124,10 @@ class Store:
 
     def _read(self) -> dict[str, Any] | None:
         file = self.folder / "rows.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        if not file.is_file():
+            return None
+        try:
+            state = json.loads(file.read_text(encoding="utf-8"))
+            return {"about": state["about"], "rows": [StoredRow(**row) for row in state["rows"]]}
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            raise ValueError(f"{file} cannot be read ({wrong})") from wrong
