@@ -1,16 +1,17 @@
-"""Rows times a weight, on a CPU by a packed form of the weight.
+"""Rows times a weight. `Matrix` is what models hold.
 
-`Matrix` is what models hold.
-
-oneDNN lays a weight out once as its products read it, which is what torch's own compiler does with
-frozen weights. The packed tensor has no storage that torch could copy or trace: the operation takes
-a number in its place.
+On a CPU a weight is laid out once, as its products read it: by oneDNN, which is what torch's own
+compiler does with frozen weights, or in panels for a kernel of ours, where oneDNN lacks the dtype
+(bf16 on a CPU without AVX-512) or its fixed cost of some 30 us a product is more than the product.
+Either way a row of two or more has the same bits at every row count. oneDNN's tensor has no storage
+that torch could copy or trace: the operation takes a number in its place.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import count
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import torch
@@ -18,26 +19,82 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from triton_kernels.checks import require
-from triton_kernels.launch import operation
+from triton_kernels.launch import cpu_kernels, operation
 
-ROWS = 16  # that the packed form is laid out for; products of other row counts take it too
+ROWS = 16  # that oneDNN's form is laid out for; products of other row counts take it too
+LARGE = 1 << 19  # numbers of a weight from which on oneDNN's fixed cost does not matter
 
 
-class PackedWeight:
-    """A weight [out, in] in packed form; `number` names it while it is alive."""
+class Form(Protocol):
+    """A weight [out, in] laid out for products."""
 
-    def __init__(self, weight: Tensor) -> None:
-        self.shape, self.dtype, self.device = weight.shape, weight.dtype, weight.device
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
-        self.number = next(_numbers)
-        _packed[self.number] = self
+    def product(self, x: Tensor) -> Tensor:
+        """x: [rows, in], row by row in memory -> [rows, out]."""
+        ...
 
     def unpacked(self) -> Tensor:
         """The weight as it was, bit for bit: a new tensor."""
-        return self._packed.to_dense()
+        ...
+
+
+class OneDnn:
+    """See `Form`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
+        self._product = torch.ops.mkldnn._linear_pointwise.default
 
     def product(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
+        return self._product(x, self._packed, None, "none", [], "")
+
+    def unpacked(self) -> Tensor:
+        return self._packed.to_dense()
+
+
+class Panels:
+    """See `Form`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        kernels = cpu_kernels("product")
+        assert kernels is not None
+        self._kernels, self._outputs = kernels, len(weight)
+        self._panels = kernels.panels_of(weight)
+
+    def product(self, x: Tensor) -> Tensor:
+        return self._kernels.product_cpu(x, self._panels, self._outputs)
+
+    def unpacked(self) -> Tensor:
+        return self._panels.transpose(1, 2).flatten(0, 1)[: self._outputs].contiguous()
+
+
+@cache
+def packs(dtype: torch.dtype) -> bool:
+    """Whether oneDNN here has packed products of that dtype."""
+    try:
+        OneDnn(torch.zeros(ROWS, ROWS, dtype=dtype)).product(torch.zeros(2, ROWS, dtype=dtype))
+    except (RuntimeError, AttributeError):
+        return False
+    return True
+
+
+def form_of(weight: Tensor) -> type[OneDnn] | type[Panels] | None:
+    """None: products are plain ones."""
+    if weight.device.type != "cpu":
+        return None
+    kernels = cpu_kernels("product")
+    ours = kernels is not None and weight.dtype in kernels.WORDS
+    if packs(weight.dtype) and (weight.numel() >= LARGE or not ours):
+        return OneDnn
+    return Panels if ours else None
+
+
+class PackedWeight:
+    """A weight in a form; `number` names it while it is alive."""
+
+    def __init__(self, weight: Tensor, form: type[OneDnn] | type[Panels]) -> None:
+        self.shape, self.dtype, self.form = weight.shape, weight.dtype, form(weight)
+        self.number = next(_numbers)
+        _packed[self.number] = self
 
     def __deepcopy__(self, _: object) -> PackedWeight:
         """Weights are never changed: copies of a model share them."""
@@ -48,21 +105,11 @@ _numbers = count()
 _packed: WeakValueDictionary[int, PackedWeight] = WeakValueDictionary()
 
 
-@cache
-def packs(dtype: torch.dtype) -> bool:
-    """Whether this CPU and this torch have packed products of that dtype."""
-    try:
-        weight = PackedWeight(torch.zeros(ROWS, ROWS, dtype=dtype))
-        weight.product(torch.zeros(2, ROWS, dtype=dtype))
-    except (RuntimeError, AttributeError):
-        return False
-    return True
-
-
 def _on_cpu(x: Tensor, number: int) -> Tensor:
     weight = _packed[number]
-    require("x", x, shape=[None, weight.shape[1]], dtypes=[weight.dtype])
-    return weight.product(x.contiguous())
+    if x.ndim != 2 or x.shape[1] != weight.shape[1] or x.dtype != weight.dtype:
+        require("x", x, shape=[None, weight.shape[1]], dtypes=[weight.dtype])
+    return weight.form.product(x if x.is_contiguous() else x.contiguous())
 
 
 def _on_cuda(x: Tensor, number: int) -> Tensor:
@@ -81,16 +128,15 @@ def product(x: Tensor, weight: PackedWeight) -> Tensor:
 class Matrix:
     """A weight [out, in]; called with rows [rows, in] it gives [rows, out].
 
-    Where the CPU has packed products it keeps the packed form alone: whoever else needs the weight
-    itself (a tied embedding) holds it.
+    Where it has a form for products it keeps that alone: whoever else needs the weight itself (a
+    tied embedding) holds it.
     """
 
     def __init__(self, weight: Tensor) -> None:
         self.shape, self.dtype, self.device = weight.shape, weight.dtype, weight.device
-        self._packed: PackedWeight | None = None
-        self._weight: Tensor | None = weight
-        if weight.device.type == "cpu" and packs(weight.dtype):
-            self._packed, self._weight = PackedWeight(weight), None
+        form = form_of(weight)
+        self._packed = PackedWeight(weight, form) if form else None
+        self._weight = None if form else weight
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._packed is not None:
@@ -103,8 +149,8 @@ class Matrix:
 
     @property
     def weight(self) -> Tensor:
-        """As it was given: a new tensor where only the packed form is kept."""
+        """As it was given: a new tensor where only a form for products is kept."""
         if self._weight is not None:
             return self._weight
         assert self._packed is not None
-        return self._packed.unpacked()
+        return self._packed.form.unpacked()
