@@ -59,7 +59,7 @@ def _stable(value: Any) -> Any:
     if "_target_" not in value:
         return rest
     name, target = str(value.get(NAME)), value["_target_"]
-    return rest | {"_target_": name if shipped_names().get(name) == target else _content(target)}
+    return rest | {"_target_": name if shipped_names().get(name) == target else content_of(target)}
 
 
 def _shipped(text: str) -> str:
@@ -70,7 +70,7 @@ def _shipped(text: str) -> str:
     return text
 
 
-def _content(target: str) -> str:
+def content_of(target: str) -> str:
     """A class or function by its name and a hash of its file."""
     try:
         made = get_object(target)

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from experiments.config.build import absolute, build, folder, known_keys, one_line, only_keys
 from experiments.config.checks import BadInput, choice, integer
+from experiments.config.own import policy_node
 from experiments.runs.settings import LayoutSettings, Settings, check_device_plan, check_grant
 from experiments.runs.trace import ProfileSettings
 from experiments.studies.study import Study
@@ -54,7 +55,7 @@ def run_spec(config: DictConfig) -> RunSpec:
     policy = (
         policy_of(config, workload, settings)
         if on_tapes
-        else build(absolute(config.policy), "policy")
+        else build(absolute(policy_node(config)), "policy")
     )
     if not isinstance(policy, Policy):
         raise BadInput(
@@ -123,7 +124,7 @@ def policy_of(config: DictConfig, workload: TapeWorkload, settings: Settings) ->
     made = workload.tapes(max_new_tokens=settings.max_new_tokens, seed=settings.seed)
     oracle = TapeOracle(made.tapes, probabilities=made.evidence == "synthetic")
     policy = build(
-        absolute(config.policy),
+        absolute(policy_node(config)),
         "policy",
         **({"oracle": oracle} if config.policy.get("_partial_", False) else {}),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BASE = 0.0226  # seconds: `a` of T = a + b * rows + d * depth; only ratios to it matter
+HEAD = 0.035  # `d` of an MTP head, over `a`, as in cost=linear
 CONFIDENCE = {  # recorded ones have an AUC of 0.64 to 0.80, and are far too unsure
     "calibrated": {"auc": 0.7},
     "sharp": {"auc": 0.8},
@@ -26,7 +27,7 @@ class Cell:
     rows: int = 8
     sizes: tuple[int, ...] = (1, 2, 4)
     ratio: float = 0.1  # b / a
-    draft: float = 0.035  # d / a
+    draft: float = HEAD  # d / a
     stairs: bool = False  # windows are padded to buckets
     belief: float = 1.0  # the policies' estimate of b, over the true one
     confidence: str = "calibrated"  # of `CONFIDENCE`

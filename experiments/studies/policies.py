@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from experiments.config.checks import BadInput, choice, integer
+from experiments.config.own import own_policy
 from experiments.io import PROJECT, write_whole
 from experiments.studies.bars import bars_of, judge
 from experiments.studies.cell import Cell
@@ -72,6 +73,7 @@ class PolicyStudy:
             self.requests,
             self.tokens,
             self.layout,
+            own_policy() if "own" in self.arms else "",
         )
 
     def conclude(self, found: Mapping[str, Found], folder: Path, console: Console) -> Found:

@@ -14,8 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
-from experiments.io import fingerprint, write_json
+from experiments.io import PROJECT, fingerprint, write_json
+from mtp.files import code_digest
 
+CODE = (PROJECT / "mtp", PROJECT / "experiments" / "studies")
 Found = dict[str, Any]
 Trial = Callable[[Any], Found]
 
@@ -40,14 +42,14 @@ class Study(Protocol):
 def run_study(study: Study, folder: Path, run_id: str, console: Console) -> Found:
     """Runs what is missing of `folder`/cells and concludes.
 
-    A cell's file counts only while its fingerprint is that of its function and argument: changed
-    settings run again."""
+    A cell's file counts only while its fingerprint is that of its function, its argument and the
+    code: changed settings run again, and so does changed code."""
     began = perf_counter()
     jobs = study.jobs()
     cells = folder / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     prints = {
-        name: fingerprint([trial.__qualname__, repr(argument)])
+        name: fingerprint([trial.__qualname__, repr(argument), code_digest(*CODE)])
         for name, (trial, argument) in jobs.items()
     }
     found = {

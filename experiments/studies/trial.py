@@ -3,11 +3,11 @@ small enough for a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from experiments.assets import TAPES
 from experiments.config.fingerprint import without_names
+from experiments.config.own import policy_node
 from experiments.io import PROJECT
 from experiments.studies.cell import CONFIDENCE, Cell
 from experiments.studies.loops import before_loop
@@ -32,6 +33,7 @@ from mtp.tape import Tape, read_tapes
 
 PUBLISHED_SIZES = ("rotate_grow", "rotate_anchors_first")  # know no others
 CAPACITY = 32  # layouts, as published
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Trial:
     requests: int = 32  # of a synthetic cell, at least three a slot
     tokens: int = 250  # of each
     layout: LayoutKey = "rows"  # the key whose captures are counted
+    own: str = ""  # what policy=own is, where it is an arm: another class is another trial
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
@@ -57,19 +60,23 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 
 def tapes_of(cell: Cell, requests: int, tokens: int) -> Mapping[str, Tape]:
-    """Synthetic ones by the cell's seed; a recording's whole, cut before they loop."""
+    """Synthetic ones by the cell's seed; a recording's whole, cut before they loop, those of
+    several recordings in turn."""
     if cell.family == "tape":
-        recorded = {
-            name: before_loop(tape)
-            for folder in cell.regime.split("+")
-            for name, tape in read_tapes(_folder(folder)).items()
-        }
+        recordings = [read_tapes(_folder(folder)).items() for folder in cell.regime.split("+")]
+        recorded = {name: before_loop(tape) for name, tape in in_turn(recordings)}
         return {name: tape for name, tape in recorded.items() if len(tape.tokens) > 1}
     settings = CONFIDENCE[cell.confidence]
     return {
         f"r{n}": Tape.synthetic(cell.regime, length=tokens, seed=(cell.seed, n), **settings)
         for n in range(requests)
     }
+
+
+def in_turn(several: Iterable[Collection[T]]) -> list[T]:
+    """All of all, each spread evenly over the whole."""
+    placed = [((n + 0.5) / len(some), item) for some in several for n, item in enumerate(some)]
+    return [item for _, item in sorted(placed, key=lambda one: one[0])]
 
 
 def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
@@ -88,7 +95,7 @@ def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
     )
     if k:
         config.policy.k = int(k)
-    made = instantiate(without_names(config.policy), _convert_="all")
+    made = instantiate(without_names(policy_node(config)), _convert_="all")
     return (
         made(oracle=TapeOracle(tapes, probabilities=cell.family != "tape"))
         if config.policy.get("_partial_")
