@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from copy import deepcopy
+from pkgutil import resolve_name
 
-from hydra.utils import get_object
 from omegaconf import DictConfig, open_dict
 
 from experiments.config.fingerprint import NAME, content_of
@@ -28,7 +28,7 @@ def policy_node(config: DictConfig) -> DictConfig:
     if NAME in config.policy:
         return config.policy
     try:
-        taken = inspect.signature(get_object(config.policy._target_)).parameters.values()
+        taken = inspect.signature(resolve_name(config.policy._target_)).parameters.values()
     except Exception:  # what is wrong with it is reported where it is built
         return config.policy
     names = {parameter.name for parameter in taken}
