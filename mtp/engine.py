@@ -96,7 +96,8 @@ class Engine:
         """Mark a request: it ends at the next step, or when the ring picks it, with what it has.
         Nothing happens where the id is unknown, or the request has ended or is marked already."""
         self._cancelled = True
-        for request in self.scheduler.cancel(request_id):
+        request = self.scheduler.cancel(request_id)
+        if request is not None:
             self._file(request, None, "cancelled")
 
     def run(self) -> list[Finished]:
@@ -177,9 +178,10 @@ class Engine:
     def _wait(self) -> bool:
         """Nobody has a slot: until the next arrival, or for good."""
         self._collect(0)
-        if not self.scheduler.queue:
+        request = self.scheduler.queue.first()
+        if request is None:
             return False
-        self.executor.wait_until(self.began_s + self.scheduler.queue[0].arrival_s)
+        self.executor.wait_until(self.began_s + request.arrival_s)
         return True
 
     # ---- prefill

@@ -4,9 +4,9 @@ turn it is. Pure Python."""
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from mtp.grants import Grants
 from mtp.grants.protocol import Declines, Picked
@@ -30,12 +30,44 @@ class Schedule:
         return any(self.caps[stream.slot] is None for stream in self.decoding)
 
 
+class Queue:
+    """Requests by arrival, and by submission where that is equal. Every operation costs the same,
+    however many wait (or the logarithm of it)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Request]] = []  # some of them have left
+        self._waiting: dict[str, Request] = {}
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Request]:
+        return (entry[-1] for entry in sorted(self._heap) if self._waits(entry[-1]))
+
+    def put(self, request: Request) -> None:
+        heapq.heappush(self._heap, (request.arrival_s, next(self._numbers), request))
+        self._waiting[request.id] = request
+
+    def first(self) -> Request | None:
+        while self._heap and not self._waits(self._heap[0][-1]):
+            heapq.heappop(self._heap)
+        return self._heap[0][-1] if self._heap else None
+
+    def take(self, request_id: str) -> Request | None:
+        """It waits no longer. None: it did not."""
+        return self._waiting.pop(request_id, None)
+
+    def _waits(self, request: Request) -> bool:
+        return self._waiting.get(request.id) is request
+
+
 class Scheduler:
     """Requests on their way from the queue to a slot and out of it again."""
 
     def __init__(self, grants: Grants, slots: int) -> None:
         self.grants = grants
-        self.queue: deque[Request] = deque()  # by arrival
+        self.queue = Queue()
         self.streams: dict[int, Stream] = {}  # by slot
         self.free = list(range(slots))  # a heap: the lowest slot is taken first
         self._start = {True: 0, False: 0}  # of the next rotation, by Schedule.speculative
@@ -44,24 +76,16 @@ class Scheduler:
     # ---- the queue
 
     def submit(self, request: Request) -> None:
-        """Keeps the queue by arrival. Requests mostly come in that order: the place is sought
-        from the end."""
-        place = len(self.queue)
-        while place and self.queue[place - 1].arrival_s > request.arrival_s:
-            place -= 1
-        self.queue.insert(place, request)
+        self.queue.put(request)
 
-    def cancel(self, request_id: str) -> list[Request]:
+    def cancel(self, request_id: str) -> Request | None:
         """Marks what is live or in the ring; gives what leaves the queue at once."""
         if self.grants.cancel(request_id):
-            return []
+            return None
         for stream in self.streams.values():
             if stream.request.id == request_id:
                 stream.cancelled = True
-        leaving = [request for request in self.queue if request.id == request_id]
-        for request in leaving:
-            self.queue.remove(request)
-        return leaving
+        return self.queue.take(request_id)
 
     # ---- the slots
 
@@ -74,12 +98,11 @@ class Scheduler:
     def arrived(self, elapsed_s: float, declines: Declines) -> Iterator[Request]:
         """Requests that get a slot now, first come first served. Every waiter of the ring has a
         slot kept free."""
-        while (
-            self.queue
-            and len(self.free) > self.grants.waiters
-            and self.queue[0].arrival_s <= elapsed_s
-        ):
-            request = self.queue.popleft()
+        while len(self.free) > self.grants.waiters:
+            request = self.queue.first()
+            if request is None or request.arrival_s > elapsed_s:
+                return
+            self.queue.take(request.id)
             if self.grants.place(request, declines) != "waiting":
                 yield request
 

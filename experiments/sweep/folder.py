@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -69,11 +70,13 @@ class SweepFolder:
 
     def axes(self, job: SweepJob) -> str:
         """The overrides of a job that not all jobs have."""
-        return " ".join(
-            one
-            for one in job.overrides
-            if len(self.jobs) == 1 or not all(one in other.overrides for other in self.jobs)
-        )
+        return " ".join(one for one in job.overrides if one not in self._common)
+
+    @cached_property
+    def _common(self) -> frozenset[str]:
+        if len(self.jobs) == 1:
+            return frozenset()
+        return frozenset.intersection(*(frozenset(job.overrides) for job in self.jobs))
 
     def status(self, job: SweepJob) -> dict[str, Any] | None:
         """status.json, None without a whole one."""

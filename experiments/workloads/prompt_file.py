@@ -80,17 +80,17 @@ class PromptFile:
             raise BadInput(
                 f"workload.path {self.path} holds no requests, expected at least one line"
             )
-        requests: list[Request] = []
+        requests: dict[str, Request] = {}  # by id
         for number_, line in chosen:
             try:
                 request = _request(json.loads(line.decode()), number_, encode, max_new_tokens, seed)
-                if any(request.id == other.id for other in requests):
+                if request.id in requests:
                     raise ValueError(f"id {request.id!r} occurs twice")
             except (ValueError, TypeError) as wrong:
                 raise BadInput(f"{self.path}, line {number_}: {_one_line(wrong)}") from wrong
-            requests.append(request)
+            requests[request.id] = request
         return with_arrivals(
-            requests,
+            [*requests.values()],
             kind=self.arrivals,
             rate=self.rate,
             trace=self.trace,
