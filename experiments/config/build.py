@@ -22,9 +22,9 @@ PATHS = ("path", "trace")
 
 def build(node: DictConfig, name: str, **arguments: Any) -> Any:
     """arguments: what the node leaves open (`_partial_: true`). Raises BadInput."""
-    if missing := sorted(OmegaConf.missing_keys(node)):
-        raise BadInput(f"{name}.{missing[0]} is not given")
     try:
+        if missing := sorted(OmegaConf.missing_keys(node)):
+            raise BadInput(f"{name}.{missing[0]} is not given")
         made = instantiate(without_names(node), _convert_="all")
         if arguments:
             known_keys(made, name, set(arguments))

@@ -19,7 +19,7 @@ from experiments.studies.policy_page import page
 from experiments.studies.policy_tables import cells_table
 from experiments.studies.study import Found, names_of
 from experiments.studies.study import Trial as Job
-from experiments.studies.trial import Trial, run_trial
+from experiments.studies.trial import Trial, policy_of, run_trial
 from mtp.fields import Tupled
 from mtp.layouts import KEYS, LayoutKey
 
@@ -59,7 +59,10 @@ class PolicyStudy:
         if self.workers is not None:
             integer("study.workers", self.workers, 0)
         choice("study.layout", self.layout, KEYS)
-        names_of(self.design.cells())
+        cells = self.design.cells()
+        names_of(cells)
+        if "own" in self.arms:  # what is wrong with it is said before anything runs
+            policy_of("own", cells[0], {})
 
     def jobs(self) -> Mapping[str, tuple[Job, Any]]:
         return {cell.name: (run_trial, self._trial(cell)) for cell in self.design.cells()}

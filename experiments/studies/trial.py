@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from experiments.assets import TAPES
-from experiments.config.fingerprint import without_names
+from experiments.config.build import build
 from experiments.config.own import policy_node
 from experiments.io import PROJECT
 from experiments.studies.cell import CONFIDENCE, Cell
@@ -81,7 +80,7 @@ def in_turn(several: Iterable[Collection[T]]) -> list[T]:
 
 def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
     """From configs/policy, with the cell's sizes, buckets and estimated cost. None: it cannot be
-    in this cell. `static_K`: static_k with k = K."""
+    in this cell. `static_K`: static_k with k = K. Raises BadInput."""
     name, _, k = arm.rpartition("_") if arm[-1].isdigit() else (arm, "", "")
     if (k and int(k) + 1 not in cell.sizes) or (arm == "oracle_p" and cell.family == "tape"):
         return None
@@ -95,12 +94,9 @@ def policy_of(arm: str, cell: Cell, tapes: Mapping[str, Tape]) -> Policy | None:
     )
     if k:
         config.policy.k = int(k)
-    made = instantiate(without_names(policy_node(config)), _convert_="all")
-    return (
-        made(oracle=TapeOracle(tapes, probabilities=cell.family != "tape"))
-        if config.policy.get("_partial_")
-        else made
-    )
+    oracle = TapeOracle(tapes, probabilities=cell.family != "tape")
+    arguments = {"oracle": oracle} if config.policy.get("_partial_") else {}
+    return build(policy_node(config), "policy", **arguments)
 
 
 @cache

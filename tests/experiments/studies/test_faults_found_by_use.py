@@ -13,6 +13,7 @@ from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.config import resolvers
+from experiments.config.checks import BadInput
 from experiments.run import CONFIGS
 from experiments.runs.spec import run_spec
 from experiments.studies.cell import HEAD, Cell
@@ -90,6 +91,16 @@ def test_F11_another_class_is_another_trial(monkeypatch):
     assert trial() == first
     monkeypatch.setenv("MTPLAB_POLICY", f"{__name__}.Bare")
     assert trial() != first
+
+
+@pytest.mark.parametrize("name", [None, "nowhere.Streak"])
+def test_F11_an_own_policy_that_is_not_there_is_refused_before_a_study_runs(name, monkeypatch):
+    monkeypatch.delenv("MTPLAB_POLICY", raising=False)
+    if name:
+        monkeypatch.setenv("MTPLAB_POLICY", name)
+    arms = ("static_0", "static_1", "static_3", "adaptive", "own")
+    with pytest.raises(BadInput, match=name or "MTPLAB_POLICY"):
+        PolicyStudy(RecordedDesign(), arms=arms)
 
 
 @pytest.mark.parametrize("slots", [2, 4])
