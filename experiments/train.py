@@ -107,7 +107,7 @@ def job(config: DictConfig) -> None:
             write_card(out)
     except BadInput as wrong:
         sys.exit(refuse(wrong))
-    console.print(f"written: {out}", highlight=False, soft_wrap=True)
+    console.print(f"written: {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -51,6 +51,7 @@ def job(config: DictConfig) -> None:
     console.print(
         f"written: {out} (use it with drafter={drafter} drafter.path={out})",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
 

@@ -4,6 +4,7 @@ Hydra takes them apart."""
 from __future__ import annotations
 
 import re
+import shlex
 from argparse import ArgumentError
 from collections.abc import Sequence
 from itertools import product
@@ -75,10 +76,27 @@ def parse(overrides: Sequence[str]) -> list[Override]:
                     f"{key} is {item}, expected an integer as written in digits "
                     f"(a text needs quotes: \"{key}='{item}'\")"
                 )
+    parser = OverridesParser.create()
+    return [_parsed(override, parser) for override in overrides]
+
+
+def _parsed(override: str, parser: OverridesParser) -> Override:
+    """Raises BadInput: names of files hold what Hydra's grammar reserves."""
     try:
-        return OverridesParser.create().parse_overrides(overrides=list(overrides))
+        return parser.parse_override(override)
     except HydraException as wrong:
-        raise BadInput(one_line(wrong)) from wrong
+        key, equals, given = override.partition("=")
+        if not equals:
+            raise BadInput(one_line(wrong)) from wrong
+        raise BadInput(
+            f"{override} is no value as Hydra writes it, expected one for {key}, or a text in "
+            f"quotes: {_in_a_shell(f'{key}={quoted(given)}')}"
+        ) from wrong
+
+
+def _in_a_shell(word: str) -> str:
+    """Double quotes are easier to read, where they do."""
+    return shlex.quote(word) if set(word) & set('"$`\\!') else f'"{word}"'
 
 
 def key_of(override: Override | str) -> str:

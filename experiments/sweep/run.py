@@ -51,6 +51,7 @@ def run_sweep(checked: Checked, configs: str) -> int:
         f"{len(folder.jobs) - len(failures)} of {len(folder.jobs)} jobs are done: {folder.path}",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
     for line in failures:
         print(line, file=sys.stderr)
@@ -63,7 +64,10 @@ def _announce(folder: SweepFolder, todo: list[SweepJob], console: Console) -> No
     done = len(folder.jobs) - len(todo)
     again = f", {done} of them done already" if done else ""
     console.print(
-        f"sweep of {len(folder.jobs)} jobs{again}: {folder.path}", soft_wrap=True, highlight=False
+        f"sweep of {len(folder.jobs)} jobs{again}: {folder.path}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
     )
     if done and folder.git_commit != git_commit():
         console.print(

@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-import pytest
+import shlex
+from pathlib import Path
 
+import pytest
+from hydra import initialize_config_dir
+
+from experiments.config import resolvers
 from experiments.config.checks import BadInput
-from experiments.config.overrides import flags_last
+from experiments.config.overrides import flags_last, parse, quoted, single_job
 from experiments.run import CONFIGS
-from experiments.runs.validate import validate
+from experiments.runs.validate import Composer, validate
+
+
+@pytest.fixture(autouse=True)
+def resolved() -> None:
+    resolvers.register()
 
 
 @pytest.mark.parametrize(
@@ -47,3 +57,46 @@ def test_F18_a_flag_that_is_none_is_one_line(arguments: list[str], message: str)
         flags_last(arguments)
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+NAMES = [
+    *("epoch=3-step=87.jsonl", "x (50%).jsonl", "(50%).jsonl", "[b]/{c}.jsonl", "a:b#c.jsonl"),
+    *("it's.jsonl", 'a"b.jsonl', "~/x.jsonl", "é.jsonl", "a&b", "=", "x\\'y", "a, b (1).jsonl"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_N17_a_name_that_hydra_cannot_read_is_refused_with_the_quotes_that_it_needs(name: str):
+    with pytest.raises(BadInput) as refused:
+        single_job([f"workload.path={name}"])
+    said = str(refused.value)
+    assert said.startswith(f"workload.path={name} is no value as Hydra writes it, expected one")
+    (word,) = shlex.split(said.split("in quotes: ")[1])  # as a shell would hand it over
+    (override,) = parse([word])
+    assert (override.key_or_group, override.value()) == ("workload.path", name)
+
+
+@pytest.mark.parametrize("name", ["a b.jsonl", "50%.jsonl", "a-b+c@d.jsonl", "a$b.jsonl"])
+def test_N17_other_names_need_none(name: str):
+    (override,) = parse([f"workload.path={name}"])
+    assert override.value() == name
+    assert not override.is_sweep_override()
+
+
+def test_N17_a_comma_needs_quotes():
+    with pytest.raises(BadInput, match=r"a text quotes: workload\.path='a,b\.jsonl'"):
+        single_job(["workload.path=a,b.jsonl"])
+    (override,) = parse(["workload.path='a,b.jsonl'"])
+    assert override.value() == "a,b.jsonl"
+
+
+@pytest.mark.parametrize("name", ["epoch=3-step=87 (50%), é.jsonl", "it's [b].jsonl"])
+def test_N17_a_quoted_name_reaches_the_job(name: str, tmp_path: Path):
+    (tmp_path / name).write_text('{"prompt_ids": [1, 2]}\n')
+    path = f"workload.path={quoted(str(tmp_path / name))}"
+    for flags in ([], ["-m"]):
+        checked = validate([*flags, "workload=file", path, "device=cpu"], CONFIGS, "run")
+        ((overrides, _),) = checked.jobs
+        config = Composer("run", CONFIGS)
+        with initialize_config_dir(CONFIGS, version_base="1.3"):
+            assert config(overrides).workload.path == str(tmp_path / name)
