@@ -11,7 +11,7 @@ JOBS ?= 2
 
 TARGET ?= tiny_qwen
 
-.PHONY: bench bench-compare bench-compiled bench-engine bench-peers bench-quick bench-report gpu-check layouts lint \
+.PHONY: bench cpu-paths bench-compare bench-compiled bench-engine bench-peers bench-quick bench-report gpu-check layouts lint \
 	policies profile published report run setup speed speed-tapes sweep test test-slow test-triton-3.6 train-drafter \
 	train-tiny train-tiny-gemma weights window-parts window-rows
 
@@ -72,6 +72,10 @@ window-rows: $(STAMP)
 # where the time of a window goes on a CPU, by kind of operation. ARGS="--target smollm2 --depth 3"
 window-parts: $(STAMP)
 	@$(BIN)/python -m bench.host.window_parts $(ARGS)
+
+# a window on the CPU's own kernels next to the twins and plain products, as ratios
+cpu-paths: $(STAMP)
+	@$(BIN)/python -m bench.host.cpu_paths $(ARGS)
 
 # how often each layout key hits, on tapes, and what the CPU recorder itself costs
 layouts: $(STAMP)

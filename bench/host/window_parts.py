@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from bench.decoding.runs import load
+from bench.decoding.runs import LoadedModel, Text, load
 from experiments.config.checks import BadInput
 from experiments.profile import Cell, Measurement
 from mtp.profiling import profiling_ranges
@@ -48,6 +48,13 @@ KINDS = {
 }
 OTHER = "other operations"
 SHOWN = list(dict.fromkeys([*KINDS.values(), OTHER]))
+
+
+def prompts_of(model: LoadedModel, length: int) -> list[Text]:
+    """Of four slots, `length` tokens each."""
+    text = [token for request in model.made.requests for token in request.prompt]
+    text *= 1 + 4 * length // len(text)
+    return [tuple(text[n : n + length]) for n in range(4)]
 
 
 def place_of(event: Any) -> tuple[str, int]:
@@ -105,11 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
-    text = [token for request in model.made.requests for token in request.prompt]
-    text *= 1 + 4 * options.context // len(text)
-    prompts = [tuple(text[n : n + options.context]) for n in range(4)]
-    most = options.context + 64
-    measurement = Measurement(model.made, options.depth, prompts, most)
+    prompts = prompts_of(model, options.context)
+    measurement = Measurement(model.made, options.depth, prompts, options.context + 64)
     found = {}
     for name, (rows, slots) in WINDOWS.items():
         measurement.window((rows, slots, options.depth))
