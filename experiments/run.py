@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -67,6 +68,8 @@ def _command(arguments: Sequence[str]) -> int:
 
     resolvers.register()
     die_with_parent()
+    if os.getcwd() not in sys.path:  # `mtplab` finds a policy where `python -m` does
+        sys.path.insert(0, os.getcwd())
     if completes(arguments):
         complete(job, arguments)
         return 0

@@ -4,6 +4,7 @@ no torch at all."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hydra.utils import get_object
@@ -57,6 +58,12 @@ def run_spec(config: DictConfig) -> RunSpec:
         if on_tapes
         else build(absolute(policy_node(config)), "policy")
     )
+    if not isinstance(policy, (Policy, partial)):
+        lacks = next(name for name in ("sizes", "depth", "decide") if not hasattr(policy, name))
+        raise BadInput(
+            f"policy is {config.policy.get('_target_')}, which has no {lacks}, expected a class "
+            "with sizes, depth and decide (docs/write-a-policy.md)"
+        )
     if not isinstance(policy, Policy):
         raise BadInput(
             f"policy is {config.policy.get('_target_')}, which needs tapes, expected another or "
