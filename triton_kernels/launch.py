@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -71,6 +72,11 @@ def cpu_kernels(name: str) -> ModuleType | None:
     if find_spec("numba") is None:
         return None
     return import_module(f"triton_kernels.cpu.{name}")
+
+
+def cpu_path() -> str:
+    """What windows run on a CPU here: part of what their bits depend on."""
+    return "twins" if find_spec("numba") is None else f"numba {version('numba')}"
 
 
 def row_by_row(*tensors: Tensor | None) -> bool:

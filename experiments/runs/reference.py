@@ -22,6 +22,7 @@ from mtp.files import code_digest, remembered
 from mtp.machine import processor
 from mtp.policies import StaticK
 from mtp.request import Request
+from triton_kernels.launch import cpu_path
 
 CODE = (PROJECT / "mtp", PROJECT / "triton_kernels", Path(__file__))
 
@@ -110,6 +111,7 @@ def _key(setup: Setup, request: Request, weights: str) -> str:
             "name": _name(setup.device),
             "code": code_digest(*CODE),
             "threads": torch.get_num_threads(),
+            "kernels": cpu_path(),
             "torch": torch.__version__,
         }
     )
