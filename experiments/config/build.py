@@ -3,13 +3,15 @@ line."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate, to_absolute_path
+from hydra.utils import get_object, instantiate, to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -31,11 +33,45 @@ def build(node: DictConfig, name: str, **arguments: Any) -> Any:
         return made(**arguments) if arguments else made
     except InstantiationException as wrong:
         cause = wrong.__cause__ or wrong
+        if unexpected := re.search(r"unexpected keyword argument '(\w+)'", str(cause)):
+            _refuse_unexpected(unexpected[1], node, name)
         if isinstance(cause, (ValueError, TypeError, OSError, ImportError)):
             raise BadInput(one_line(cause, name)) from wrong
         raise
     except (ValueError, OSError, OmegaConfBaseException) as wrong:
         raise BadInput(one_line(wrong, name)) from wrong
+
+
+def _refuse_unexpected(key: str, node: DictConfig, name: str) -> None:
+    if key in node:
+        rest = OmegaConf.masked_copy(node, [str(one) for one in node if one != key])
+        if refusal := no_such_key(OmegaConf.create({name: rest}), f"{name}.{key}={node[key]}"):
+            raise refusal
+
+
+def no_such_key(config: DictConfig, override: str) -> BadInput | None:
+    """The refusal of an override of a key that its group does not have. config: without it. None:
+    it has it."""
+    key, _, given = override.partition("=")
+    above, _, name = key.lstrip("+~").rpartition(".")
+    node = OmegaConf.select(config, above, throw_on_missing=False) if above else config
+    if not isinstance(node, DictConfig):
+        return BadInput(f"{key} is {given}, but {above} is {node}, which has no keys")
+    if name in (known := keys_of(node)):
+        return None
+    where = node.get(NAME, above) if above else "a run"
+    keys = f"one of {', '.join(known)}" if known else f"another {above}"
+    return BadInput(f"{key} is {given}, but {where} has no {name}, expected {keys}")
+
+
+def keys_of(node: DictConfig) -> list[str]:
+    """What may be given there: the node's keys, and what its class takes besides."""
+    known = {str(key) for key in node if str(key)[0] != "_"}
+    if "_target_" in node and not node.get("_partial_"):
+        with contextlib.suppress(Exception):  # what is wrong with it is reported when it is built
+            taken = inspect.signature(get_object(node._target_)).parameters.values()
+            known |= {one.name for one in taken if one.kind is not one.VAR_KEYWORD}
+    return sorted(known)
 
 
 def known_keys(made: partial[Any], name: str, given: set[str]) -> None:

@@ -144,7 +144,15 @@ def of_the_sweep(key: str) -> bool:
 
 
 def not_swept(overrides: Sequence[str]) -> list[str]:
-    return [str(one.input_line) for one in parse(overrides) if not one.is_sweep_override()]
+    """Those that hold whatever is swept: no key of a group whose choice is swept, which may lack
+    it otherwise."""
+    parsed = parse(overrides)
+    swept = tuple(f"{key_of(one)}." for one in parsed if one.is_sweep_override())
+    return [
+        str(one.input_line)
+        for one in parsed
+        if not one.is_sweep_override() and not key_of(one).startswith(swept)
+    ]
 
 
 def quoted(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.config.build import no_such_key
 from experiments.config.checks import BadInput
 from experiments.config.fingerprint import fingerprint_of
 from experiments.config.overrides import jobs_of, key_of, not_swept, one_line, parse, single_job
@@ -91,7 +93,8 @@ class Composer:
         try:
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
         except (HydraException, OmegaConfBaseException) as wrong:
-            raise BadInput(one_line(wrong)) from wrong
+            refusal = _of_no_key(wrong, self._name, overrides)
+            raise refusal or BadInput(one_line(wrong)) from wrong
         return config
 
     def _of_a_group(self, key: str) -> bool:
@@ -109,8 +112,20 @@ def _composed(name: str, overrides: Sequence[str], configs: str, whole: bool = F
         ValueError,
         AssertionError,
     ) as wrong:  # Hydra raises bare ones too
+        if refusal := _of_no_key(wrong, name, overrides):
+            raise refusal from wrong
         hint = " (the extras sweep and ray bring more)" if "hydra/launcher" in str(wrong) else ""
         raise BadInput(one_line(wrong) + hint) from wrong
+
+
+def _of_no_key(wrong: Exception, name: str, overrides: Sequence[str]) -> BadInput | None:
+    """Hydra advises to append what it does not know; a class then refuses it."""
+    unknown = re.match("Could not override '(.+?)'", str(wrong))
+    override = next((one for one in overrides if unknown and key_of(one) == unknown[1]), None)
+    if override is None:
+        return None
+    choices = [one for one in overrides if "." not in key_of(one) and one != override]
+    return no_such_key(compose(name, overrides=choices), override)
 
 
 def _checked(config: DictConfig) -> str:

@@ -1,5 +1,5 @@
 """Command lines as people write them: flags anywhere (F18), names of files that hold anything
-(N17)."""
+(N17), keys that a choice does not have (F20)."""
 
 from __future__ import annotations
 
@@ -100,3 +100,30 @@ def test_N17_a_quoted_name_reaches_the_job(name: str, tmp_path: Path):
         config = Composer("run", CONFIGS)
         with initialize_config_dir(CONFIGS, version_base="1.3"):
             assert config(overrides).workload.path == str(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("policy.k=1", "policy.k is 1, but rotate_grow has no k, expected one of depth, sizes"),
+        ("+policy.k=1", "policy.k is 1, but rotate_grow has no k, expected one of depth, sizes"),
+        ("-m policy.k=1,3", "policy.k is 1, but rotate_grow has no k, expected one of depth, s"),
+        ("-m policy=static_k,rotate_grow policy.k=1", "policy.k is 1, but rotate_grow has no k"),
+        ("policy=adaptive policy.k=1", "policy.k is 1, but adaptive has no k, expected one of "),
+        ("grant.budget=8", "grant.budget is 8, but everyone has no budget, expected another grant"),
+        ("workload.pth=x", "workload.pth is x, but synthetic_workload has no pth, expected one of"),
+        ("+cost.foo=1", "cost.foo is 1, but linear_cost has no foo, expected one of base, capture"),
+        ("layout.size=1", "layout.size is 1, but layout has no size, expected one of capacity, ca"),
+        ("nothing=3", "nothing is 3, but a run has no nothing, expected one of buckets, cache_dir"),
+        ("slots.x=1", "slots.x is 1, but slots is 4, which has no keys"),
+    ],
+)
+def test_F20_a_key_that_a_choice_lacks_is_refused_with_those_that_it_has(overrides, message):
+    with pytest.raises(BadInput) as refused:
+        validate(flags_last(["workload=synthetic", *overrides.split()]), CONFIGS, "run")
+    assert str(refused.value).startswith(message)
+
+
+def test_F20_a_key_that_all_swept_choices_have_is_no_fault():
+    given = ["-m", "workload=synthetic", "policy=static_k,static_0", "policy.k=1"]
+    assert len(validate(given, CONFIGS, "run").jobs) == 2
