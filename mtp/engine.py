@@ -24,6 +24,7 @@ from mtp.policies import (
     Policy,
     SlotResult,
     WindowResult,
+    check_decision,
     declines_of,
 )
 from mtp.profiling import profiled
@@ -213,9 +214,7 @@ class Engine:
     def _decide(self, schedule: Schedule) -> Decision:
         views = [stream.view(schedule.caps[stream.slot]) for stream in schedule.decoding]
         decision = self.policy.decide(views, rows=self.rows, start=schedule.start)
-        if not decision.plan.groups:
-            slots = [stream.slot for stream in schedule.decoding]
-            raise RuntimeError(f"the policy left the window empty although slots {slots} can run")
+        check_decision(decision, views, self.policy, rows=self.rows)
         return decision
 
     def _launch(

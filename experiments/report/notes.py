@@ -55,6 +55,11 @@ def notes(runs: Sequence[Run], rows: Sequence[ReportRow], codes: int) -> list[st
             f"Text loops in {some(looped, arms)}, with the share of tokens from there on. "
             "tokens/s, ratio and × plain count them; the columns before loops leave them out."
         )
+    if silent := [row.arm.label for row in rows if not row.arm.plain and undrafted(row)]:
+        found.append(
+            f"{some(silent, arms)}: no draft was ever verified. Their drafter proposed none or "
+            "their policy had no use for any: they decoded plainly, and paid for what was asked."
+        )
     if again := [run for run in runs if run.copies]:
         folders = sum(len(run.copies) for run in again)
         first = again[0]
@@ -94,6 +99,10 @@ def some(labels: Sequence[str], arms: Sequence[object]) -> str:
     """How many arms, and which: the first few by name."""
     names = "; ".join(labels[:NAMED]) + (f"; {len(labels) - NAMED} more" * (len(labels) > NAMED))
     return f"{len(labels)} of {len(arms)} arms ({names})"
+
+
+def undrafted(row: ReportRow) -> bool:
+    return all(run.metrics.get("drafts_verified") == 0 for run in row.arm.runs)
 
 
 def machine_drift(rows: Sequence[ReportRow]) -> float | None:

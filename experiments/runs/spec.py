@@ -76,6 +76,11 @@ def run_spec(config: DictConfig) -> RunSpec:
             f"rows is {settings.rows}, expected at least the smallest group size "
             f"({min(policy.sizes)})"
         )
+    if max(policy.sizes) > max(settings.sizes):
+        raise BadInput(
+            f"sizes is {list(settings.sizes)}, but the policy gives groups of {max(policy.sizes)} "
+            "rows, expected sizes with as many"
+        )
     layout = LayoutSettings.of(config.layout)
     check_grant(config.grant, settings)
     grants = build(config.grant, "grant")

@@ -2,6 +2,7 @@
 One file a policy."""
 
 from mtp.policies.b1_gate import B1Gate
+from mtp.policies.decided import check_decision
 from mtp.policies.ema_length import EmaLength
 from mtp.policies.least_confident_first import LeastConfidentFirst
 from mtp.policies.measured_ab import MeasuredAB
@@ -59,5 +60,6 @@ __all__ = [
     "SurvivalTopk",
     "TapeOracle",
     "WindowResult",
+    "check_decision",
     "declines_of",
 ]

@@ -9,9 +9,12 @@ from statistics import median
 from typing import Any
 
 from mtp.checks import check_integer, check_number
+from mtp.costs import Cost, LinearCost
 from mtp.fields import Tupled
 from mtp.policies.checks import check_sizes
 from mtp.policies.protocol import Decision, WindowResult
+from mtp.policies.silence import Silence
+from mtp.policies.timing import seconds_of
 from mtp.windows import SlotView, static_k
 
 
@@ -30,6 +33,9 @@ class B1Gate:
     off_at: float = 1.0  # speedup down to which it decodes plainly: "vetoed", with the figures
     default_on: bool = True  # between the two
     retry: int = 256  # windows from a veto to the next measurement; 0: only with another pairing
+    # By the engine's clock: on a model two runs then need not plan alike. False: by `cost`.
+    measured: bool = True
+    cost: Cost = field(default_factory=LinearCost)  # the estimated time of a window
 
     def __post_init__(self) -> None:
         check_sizes(self.sizes)
@@ -62,11 +68,13 @@ class Measurement:
     plain: list[float] = field(default_factory=list)  # seconds
     rounds: list[tuple[float, float]] = field(default_factory=list)  # (tokens a slot, seconds)
     since: int = 0  # windows since the decision
+    silence: Silence = field(default_factory=Silence)
 
 
 class LiveB1Gate:
     def __init__(self, settings: B1Gate) -> None:
         self.settings, self.sizes, self.depth = settings, settings.sizes, settings.depth
+        self._cost = None if settings.measured else settings.cost
         self.now = Measurement()
         self.decided: dict[str, int] = {}  # how often, by state
         self._speculates = False  # in the last window, by plan
@@ -74,6 +82,9 @@ class LiveB1Gate:
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
         self._start_over(frozenset(view.request for view in slots))
         settings, now = self.settings, self.now
+        now.silence.hear(slots)
+        if now.state == "profiling" and now.silence.lasts:
+            self._decide("vetoed", f"nobody had a draft in {now.silence.windows} windows")
         probing_plain = now.state == "profiling" and len(now.plain) < settings.samples
         off = now.state == "vetoed" or (now.state == "default" and not settings.default_on)
         self._speculates = not (probing_plain or off)
@@ -81,7 +92,9 @@ class LiveB1Gate:
         last_probe = probing_plain and len(now.plain) == settings.samples - 1
         k = settings.k if self._speculates else 0
         plan = static_k(slots, k=k, rows=rows, start=start, sizes=self.sizes)
-        return Decision(plan, settings.k if last_probe else k)
+        depth = settings.k if last_probe else k
+        now.silence.asked = depth > 0
+        return Decision(plan, depth)
 
     def _start_over(self, pairing: frozenset[str]) -> None:
         """Where the pairing is another, or the veto is old."""
@@ -99,7 +112,7 @@ class LiveB1Gate:
         if now.state != "profiling":
             return
         if not self._speculates:
-            now.plain.append(result.seconds)
+            now.plain.append(seconds_of(result, self._cost))
             return
         whole = [
             part for part in result.slots if not part.committed.finish and part.committed.tokens
@@ -107,7 +120,7 @@ class LiveB1Gate:
         if not whole or all(part.rows == 1 for part in whole):
             return  # clipped, or nobody had drafts
         tokens = sum(1 + part.committed.accepted for part in whole) / len(whole)
-        now.rounds.append((tokens, result.seconds))
+        now.rounds.append((tokens, seconds_of(result, self._cost)))
         if len(now.rounds) == self.settings.samples:
             self._judge()
 
@@ -116,16 +129,20 @@ class LiveB1Gate:
         tokens = sum(tokens for tokens, _ in now.rounds) / settings.samples
         seconds = sum(seconds for _, seconds in now.rounds) / settings.samples
         speedup = tokens * median(now.plain) / seconds
-        now.state = (
+        state = (
             "on"
             if speedup >= settings.on_at
             else "vetoed"
             if speedup <= settings.off_at
             else "default"
         )
-        now.reason = f"speedup {speedup:.2f}, on at {settings.on_at:g}, off at {settings.off_at:g}"
-        now.since = 0
-        self.decided[now.state] = self.decided.get(now.state, 0) + 1
+        self._decide(
+            state, f"speedup {speedup:.2f}, on at {settings.on_at:g}, off at {settings.off_at:g}"
+        )
+
+    def _decide(self, state: str, reason: str) -> None:
+        self.now.state, self.now.reason, self.now.since = state, reason, 0
+        self.decided[state] = self.decided.get(state, 0) + 1
 
     def release(self, request: str) -> None:
         """The next window's pairing is another: it starts over there."""

@@ -4,13 +4,15 @@ and more rarely."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mtp.checks import check_integer, check_number
+from mtp.costs import Cost, LinearCost
 from mtp.fields import Tupled
 from mtp.policies.checks import check_sizes
 from mtp.policies.protocol import Decision, WindowResult
+from mtp.policies.timing import seconds_of
 from mtp.windows import SlotView, static_k
 
 
@@ -24,6 +26,9 @@ class MeasuredAB:
     # Trial lengths between two challenges: one further with every challenge that is lost, back to
     # the first with one that is won.
     backoff: Tupled[int] = Tupled(4, 16, 64)
+    # By the engine's clock: on a model two runs then need not plan alike. False: by `cost`.
+    measured: bool = True
+    cost: Cost = field(default_factory=LinearCost)  # the estimated time of a window
 
     def __post_init__(self) -> None:
         check_sizes(self.sizes)
@@ -47,7 +52,7 @@ class MeasuredAB:
 
     @property
     def depth(self) -> int:
-        return self.arms[0]
+        return max(self.arms)
 
     def open(self) -> LiveMeasuredAB:
         return LiveMeasuredAB(self)
@@ -56,6 +61,7 @@ class MeasuredAB:
 class LiveMeasuredAB:
     def __init__(self, settings: MeasuredAB) -> None:
         self.settings, self.sizes, self.depth = settings, settings.sizes, settings.depth
+        self._cost = None if settings.measured else settings.cost
         self.best = 0  # the arm in force
         self.trying = 0  # the arm of this trial
         self.left = settings.window + settings.settle  # windows of this trial
@@ -77,7 +83,7 @@ class LiveMeasuredAB:
             return  # a prefill
         if self.left <= settings.window:
             self.tokens += sum(len(part.committed.tokens) for part in result.slots)
-            self.seconds += result.seconds
+            self.seconds += seconds_of(result, self._cost)
         self.left -= 1
         if self.left == 0:
             self._judge(self.tokens / self.seconds if self.seconds else 0.0)

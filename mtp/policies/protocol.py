@@ -30,7 +30,8 @@ class Deciding(Protocol):
 
     @property
     def depth(self) -> int:
-        """Drafts made after a prefill, before the policy has seen the slot."""
+        """The most drafts it asks for: as many are made after a prefill, before it has seen the
+        slot."""
         ...
 
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:

@@ -18,6 +18,7 @@ from mtp.policies.planned.depth import Scenarios, best_depth
 from mtp.policies.planned.rate import PlannedRate
 from mtp.policies.planned.window_plan import plan
 from mtp.policies.protocol import Decision, WindowResult
+from mtp.policies.silence import Silence
 from mtp.windows import SlotView, WindowPlan, first_left_out, groups_of, rotation
 
 FIRST = 24  # windows of a run that are drafted to full depth before a depth is chosen,
@@ -95,6 +96,7 @@ class LivePlanned:
         self._chains = 0  # drafted to full depth
         self._shallow = 0  # windows since the last one that was
         self._depths: dict[int, int] = {}  # windows by depth
+        self._silence = Silence()
         self._cost: Cost | None = None
         # T as tables, by (rows of a window, depth), until the cost model moves
         self._tables: dict[tuple[int, int], CostTable] = {}
@@ -106,6 +108,7 @@ class LivePlanned:
     def decide(self, slots: Sequence[SlotView], *, rows: int, start: int) -> Decision:
         cost = self.cost_model()
         walk = rotation(slots, start)
+        self._silence.hear(walk)
         table = self._table(cost, rows, 0)
         survivals = {view.slot: self.estimator.survival(view) for view in walk}
         candidates = [
@@ -128,6 +131,7 @@ class LivePlanned:
             )
             seconds = cost.window(sum(lengths.values()), len(lengths), depth, context)
             self.rate.add(expected, seconds)
+        self._silence.asked = depth > 0
         return Decision(WindowPlan(groups_of(lengths), first_left_out(walk, lengths, start)), depth)
 
     def _table(self, cost: Cost, rows: int, depth: int) -> CostTable:
@@ -153,7 +157,7 @@ class LivePlanned:
             rows=rows,
             entered=len(walk),
             sizes=self.sizes,
-            most=self.depth,
+            most=0 if self._silence.lasts else self.depth,
         )
         if depth < self.depth and self._probing(cost, len(walk), depth):
             self.probes += 1
@@ -183,7 +187,7 @@ class LivePlanned:
     def report(self) -> dict[str, Any]:
         return {
             "state": "planning",
-            "reason": f"{self.windows} windows planned, {self.probes} probes",
+            "reason": f"{self.windows} windows planned, {self.probes} probes{self._silence}",
             "mu": self.rate.mu,
             "depths": {str(depth): count for depth, count in sorted(self._depths.items())},
             **self.estimator.report(),

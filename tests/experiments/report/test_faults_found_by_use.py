@@ -213,3 +213,16 @@ def test_F16_a_timeline_that_is_cut_says_so(tmp_path):
     write_run(tmp_path / "a", windows=[[("a", 1, 1)]] * 300)
     (panel,) = timeline.draw(View(build(tmp_path).rows))
     assert "240 of 300 windows; all are in each run's rounds.parquet" in panel.title
+
+
+def test_F03_an_arm_that_never_verified_a_draft_is_named(tmp_path):
+    plain = [[("a", 1, 1), ("b", 1, 1)]] * 3
+    for name, policy, k, drafts in (
+        ("plain", "static_k", 0, 0),
+        ("silent", "rotate_grow", None, 0),
+        ("other", "static_k", 1, 9),
+    ):
+        metrics = {"drafts_verified": drafts}
+        write_run(tmp_path / name, policy=policy, k=k, windows=plain, metrics=metrics)
+    (note,) = notes_of(tmp_path, "no draft was ever verified")
+    assert "1 of 3 arms (rotate_grow)" in note

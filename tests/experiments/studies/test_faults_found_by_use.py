@@ -76,6 +76,12 @@ def test_F11_a_class_is_given_what_it_takes_alone(monkeypatch):
     assert policy_of("own", Cell("", "design", "code", 2), {}) == Bare()
 
 
+def test_F02_groups_beyond_the_sizes_of_the_run_are_refused(monkeypatch):
+    monkeypatch.setenv("MTPLAB_POLICY", f"{__name__}.Bare")
+    with pytest.raises(BadInput, match=r"sizes is \[1\], but the policy gives groups of 2 rows"):
+        spec_of("sizes=[1]")
+
+
 def test_F11_another_class_is_another_trial(monkeypatch):
     def trial():
         class One:
