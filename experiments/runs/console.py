@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.runs.progress import rate
+
 
 def show_run(
     console: Console,
@@ -60,8 +62,8 @@ def _figures(metrics: dict[str, Any]) -> Table:
     plain, speed = metrics["plain_tokens_per_s"], metrics["tokens_per_s"]
     table = Table(show_header=False, box=None, padding=(0, 2))
     for name, value in (
-        ("tokens/s (decode)", _number(speed, ".1f")),
-        ("fastest plain decoding", _number(plain, ".1f")),
+        ("tokens/s (decode)", _speed(speed)),
+        ("fastest plain decoding", _speed(plain)),
         ("ratio", _number(speed / plain if speed and plain else None, ".2f")),
         ("mean acceptance length", _number(metrics["mean_acceptance_length"], ".2f")),
         ("acceptance, novel tokens", _number(metrics["acceptance_novel"], ".2f")),
@@ -87,6 +89,10 @@ def _positions(positions: Sequence[dict[str, Any]]) -> Table:
         rates = (_number(row["conditional"], ".2f"), _number(row["cumulative"], ".2f"))
         table.add_row(str(row["position"]), str(row["offered"]), str(row["accepted"]), *rates)
     return table
+
+
+def _speed(value: float | None) -> str:
+    return rate(value) if value is not None and value < 10 else _number(value, ".1f")
 
 
 def _number(value: float | None, form: str) -> str:

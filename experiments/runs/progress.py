@@ -75,9 +75,14 @@ class ProgressLine:
             else "unknown"
         )
         return (
-            f"{self._engine.windows} windows, {speed:.0f} tokens/s, acceptance length {length}, at "
-            f"most {left} left"
+            f"{self._engine.windows} windows, {rate(speed)} tokens/s, acceptance length {length}, "
+            f"at most {left} left"
         )
+
+
+def rate(per_second: float) -> str:
+    """Two digits at least: 1,234, 12, 1.2, 0.012."""
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def hours(seconds: float) -> str:

@@ -8,6 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.live import Live
 
+from experiments.runs.progress import rate
+
 EVERY_S = 30.0
 
 
@@ -42,7 +44,7 @@ class Progress:
     ) -> None:
         """left_s: None where the recipe sets a number of steps."""
         left = "" if left_s is None else f"  {left_s // 60:.0f}:{left_s % 60:02.0f} left"
-        line = f"{phase:7}step {step:6}  loss {loss:.3f}  {tokens_per_s:,.0f} tokens/s{left}"
+        line = f"{phase:7}step {step:6}  loss {loss:.3f}  {rate(tokens_per_s)} tokens/s{left}"
         if self.live:
             self.live.update(line, refresh=True)
         elif self.shown and time.monotonic() - self.last > EVERY_S:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from experiments.config.checks import BadInput
 from experiments.io import write_json, write_whole
+from experiments.runs.progress import rate
 from experiments.training.corpus import Document
 from experiments.training.drafters.card import card
 from experiments.training.drafters.collect import Collector
@@ -131,7 +132,7 @@ class Session:
 
             def report(rows: int, speed: float) -> None:
                 self.console.print(
-                    f"collected {rows} of {recipe.texts} texts, {speed:,.0f} tokens/s",
+                    f"collected {rows} of {recipe.texts} texts, {rate(speed)} tokens/s",
                     highlight=False,
                     soft_wrap=True,
                 )

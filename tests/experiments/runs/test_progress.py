@@ -12,8 +12,13 @@ import pytest
 from rich.console import Console
 
 from experiments.io import PROJECT
-from experiments.runs import progress
-from experiments.runs.progress import ProgressLine, hours
+from experiments.runs import console, progress
+from experiments.runs.progress import ProgressLine, hours, rate
+
+FIGURES = (
+    *("mean_acceptance_length", "acceptance_novel", "repetition", "rows_kept", "rows_verified"),
+    *("rows_padded", "windows", "tokens_committed", "evidence", "device"),
+)
 
 
 class Engine:
@@ -52,6 +57,21 @@ def test_a_line_tells_windows_speed_acceptance_and_the_time_left(clock, terminal
             "decoding: 2 windows, 10 tokens/s, acceptance length 2.50, at most 18 s left",
             "decoding: 4 windows, 10 tokens/s, acceptance length 2.50, at most 16 s left",
         ]
+
+
+def test_F26_a_slow_model_is_not_said_to_stand_still(clock):
+    engine, said = Engine(), io.StringIO()
+    with ProgressLine(Console(file=said, width=150), engine, 10, "decoding"):
+        clock.s = engine.now = 5.0
+        engine.on_tokens("a", [1, 2])
+    assert said.getvalue().startswith("decoding: 0 windows, 0.4 tokens/s")
+    assert [rate(speed) for speed in (0.0123, 0.4, 9.97, 12.3, 1234.5)] == [
+        *("0.012", "0.4", "10", "12", "1,234")
+    ]
+    shown = console._figures(
+        {**dict.fromkeys(FIGURES), "tokens_per_s": 0.04, "plain_tokens_per_s": 0.02}
+    )
+    assert list(shown.columns[1].cells)[:3] == ["0.04", "0.02", "2.00"]
 
 
 def test_hours():
