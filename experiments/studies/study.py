@@ -5,19 +5,24 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask
 from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
 from experiments.io import PROJECT, fingerprint, write_json
+from mtp.errors import say
 from mtp.files import code_digest
 
 CODE = (PROJECT / "mtp", PROJECT / "experiments" / "studies")
+POLL_S = 0.5
+
 Found = dict[str, Any]
 Trial = Callable[[Any], Found]
 
@@ -95,21 +100,37 @@ def _pooled(
     jobs: Mapping[str, tuple[Trial, Any]], workers: int, keep: Callable[[str, Found], None]
 ) -> None:
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(trial, argument): name for name, (trial, argument) in jobs.items()}
+        # Ctrl-C reaches every process of a terminal: the workers leave it to this one
+        pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
-            for future in as_completed(running):
-                keep(running[future], future.result())
+            running = {
+                pool.submit(trial, argument): name for name, (trial, argument) in jobs.items()
+            }
+        finally:
+            pthread_sigmask(SIG_UNBLOCK, {SIGINT})
+        try:
+            left = set(running)
+            while left:  # a thread that waits for ever may not see Ctrl-C
+                done, left = wait(left, timeout=POLL_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    keep(running[future], future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                worker.terminate()
             raise
 
 
 def _read(path: Path, expected: str) -> Found | None:
     try:
-        kept = json.loads(path.read_text())
-    except (OSError, ValueError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return kept["found"] if kept["fingerprint"] == expected else None
+    except FileNotFoundError:
         return None
-    return kept["found"] if kept.get("fingerprint") == expected else None
+    except (OSError, ValueError, KeyError, TypeError) as wrong:
+        why = " ".join(str(wrong).split())
+        say(f"warning: {path} cannot be used ({why}), its cell runs again", sys.stderr)
+        return None
 
 
 def names_of(cells: Sequence[Any]) -> None:

@@ -93,6 +93,17 @@ def test_a_killed_study_goes_on_and_ends_alike(tmp_path, monkeypatch):
     ).read_text()
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"found": {}}'])
+def test_N06_a_broken_cell_runs_again_and_is_named(content, tmp_path, capfd):
+    whole, _ = run(tmp_path)
+    cell = tmp_path / "cells" / "two.json"
+    cell.write_text(content)
+    again, _ = run(tmp_path)
+    assert again["cells_kept"] == whole["cells"] - 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {cell} cannot be used (")
+
+
 def test_changed_settings_run_again(tmp_path):
     run(tmp_path)
     metrics, _ = run(tmp_path, study(layout="sorted"))
