@@ -126,10 +126,10 @@ def product(x: Tensor, weight: PackedWeight) -> Tensor:
 
 
 class Matrix:
-    """A weight [out, in]; called with rows [rows, in] it gives [rows, out].
+    """A weight [out, in]; called with rows [.., in] it gives [.., out].
 
     Where it has a form for products it keeps that alone: whoever else needs the weight itself (a
-    tied embedding) holds it.
+    tied embedding) holds it. Products through which gradients flow are plain ones.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -139,10 +139,11 @@ class Matrix:
         self._weight = None if form else weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._packed is not None:
+        if self._packed is None or (x.requires_grad and torch.is_grad_enabled()):
+            return linear(x, self.weight)
+        if x.ndim == 2:
             return product(x, self._packed)
-        assert self._weight is not None
-        return linear(x, self._weight)
+        return product(x.flatten(0, -2), self._packed).unflatten(0, x.shape[:-1])
 
     def __len__(self) -> int:
         return self.shape[0]

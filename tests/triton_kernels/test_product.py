@@ -37,6 +37,10 @@ def test_a_matrix_gives_its_weight_s_products_and_its_weight(shape, dtype):
         torch.testing.assert_close(matrix(x), linear(x, weight), atol=CLOSE[dtype], rtol=0)
     assert torch.equal(matrix.weight, weight)
     assert torch.equal(copy.deepcopy(matrix)(x), matrix(x))
+    assert torch.equal(matrix(x.unflatten(0, (4, 10))), matrix(x).unflatten(0, (4, 10)))
+    x = x.contiguous().requires_grad_()
+    matrix(x).sum().backward()
+    torch.testing.assert_close(x.grad, weight.sum(0).expand_as(x), atol=0.1, rtol=0)
 
 
 @pytest.mark.parametrize(("form", "dtype"), FORMS, ids=str)
