@@ -8,7 +8,6 @@ to the host: the engine's own work is left out.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import sys
 import time
@@ -22,8 +21,8 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from experiments.config import resolvers
-from experiments.config.checks import BadInput
-from experiments.io import PROJECT
+from experiments.config.command import Command
+from experiments.runs.entry import CONFIGS, carried_out
 from experiments.runs.setup import Setup, setup
 from experiments.runs.spec import run_spec
 from experiments.runs.validate import validate
@@ -33,7 +32,6 @@ from mtp.execution.model import ModelExecutor
 from mtp.request import Request
 from mtp.windows import Group
 
-CONFIGS = str(PROJECT / "configs")
 FEWEST = 3  # windows of a cell, whatever they take
 SPARE = 16  # positions a slot must have left
 Cell = tuple[int, int, int]  # rows, slots, depth
@@ -173,18 +171,18 @@ def profile_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    sys.exit(carried_out(_command))
+
+
+def _command() -> int:
+    parser = Command(description=__doc__)
     parser.add_argument("--seconds", type=float, default=45.0, help="of measuring, at most")
     parser.add_argument("--passes", type=int, default=60, help="windows per cell, at most")
     parser.add_argument("--out", help="the YAML file to write; default outputs/profile/TARGET.yaml")
     options, overrides = parser.parse_known_args()
     resolvers.register()
-    try:
-        validate(["policy=rotate_grow", "buckets=tight", *overrides], CONFIGS, "run")
-        model, about = profile_of(overrides, seconds=options.seconds, passes=options.passes)
-    except BadInput as wrong:
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(2)
+    validate(["policy=rotate_grow", "buckets=tight", *overrides], CONFIGS, "run")
+    model, about = profile_of(overrides, seconds=options.seconds, passes=options.passes)
     name = next(
         (value.split("=", 1)[1] for value in overrides if value.startswith("target=")), "tiny_qwen"
     )
@@ -198,6 +196,7 @@ def main() -> None:
         f"residuals: rms {100 * residual['rms']:.1f}%, max {100 * residual['max']:.1f}%"
     )
     print(f"saved: {path} (use it with cost=file cost.path={path})")
+    return 0
 
 
 if __name__ == "__main__":
