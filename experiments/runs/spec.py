@@ -3,7 +3,7 @@ no torch at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ from experiments.runs.trace import ProfileSettings
 from experiments.studies.study import Study
 from experiments.workloads.prompt_file import PromptFile
 from experiments.workloads.tape_set import TapeWorkload
-from mtp.costs import Cost
+from mtp.costs import Cost, FreeDrafts
 from mtp.executor import MAX_DEPTH
 from mtp.grants import Discipline, Everyone
-from mtp.policies import Policy, Record, TapeOracle
+from mtp.policies import PlannedPolicy, Policy, Record, TapeOracle
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,7 @@ def run_spec(config: DictConfig) -> RunSpec:
     policy = (
         policy_of(config, workload, settings)
         if on_tapes
-        else build(absolute(policy_node(config)), "policy")
+        else at_own_price(build(absolute(policy_node(config)), "policy"), config.drafter)
     )
     if not isinstance(policy, (Policy, partial)):
         lacks = next(name for name in ("sizes", "depth", "decide") if not hasattr(policy, name))
@@ -117,6 +117,14 @@ def run_spec(config: DictConfig) -> RunSpec:
     if policy.depth > 0:
         checked_drafter(config.drafter, checkpoint)
     return spec
+
+
+def at_own_price(policy: Policy, drafter: DictConfig) -> Policy:
+    """The policy of a run, which believes what this drafter's drafts cost: a cost model's price is
+    that of a head, prompt look-up runs no forward."""
+    if isinstance(policy, PlannedPolicy) and drafter.get("_name_") == "load_prompt_lookup":
+        return replace(policy, cost=FreeDrafts(policy.cost))
+    return policy
 
 
 def study_of(config: DictConfig) -> Study | None:

@@ -2,6 +2,7 @@
 
 from mtp.costs.models import (
     Cost,
+    FreeDrafts,
     LinearCost,
     PathCost,
     ScaledCost,
@@ -14,6 +15,7 @@ from mtp.costs.models import (
 
 __all__ = [
     "Cost",
+    "FreeDrafts",
     "LinearCost",
     "PathCost",
     "ScaledCost",

@@ -169,6 +169,23 @@ class ScaledCost:
         return self.factor * self.of.prefill(tokens)
 
 
+@dataclass(frozen=True)
+class FreeDrafts:
+    """Another model whose drafts cost nothing: those of prompt look-up, one pass over the text."""
+
+    of: Cost
+
+    @property
+    def capture_s(self) -> float:
+        return self.of.capture_s
+
+    def window(self, rows: int, slots: int, depth: int, context: int = 0) -> float:
+        return self.of.window(rows, slots, 0, context)
+
+    def prefill(self, tokens: int) -> float:
+        return self.of.prefill(tokens)
+
+
 def planning_cost(of: Cost, buckets: Sequence[int] | str, factor: float = 1.0) -> Cost:
     """What a policy of a run believes: the cost of the buckets that the run pads its windows to
     (`tight`: none), times `factor`."""

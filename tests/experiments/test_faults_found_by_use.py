@@ -91,3 +91,19 @@ def test_F09_an_untracked_file_is_no_other_version(tmp_path, monkeypatch):
     assert io.git_commit.__wrapped__() == clean
     (tmp_path / "a.py").write_text("2\n")
     assert io.git_commit.__wrapped__() == clean + "+"
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "survival_topk"])
+@pytest.mark.parametrize("cost", ["linear", "staircase"])
+def test_F14_in_a_run_the_drafts_of_a_look_up_cost_nothing(policy, cost):
+    resolvers.register()
+
+    def price(drafter):
+        chosen = [f"policy={policy}", f"cost={cost}", f"drafter={drafter}"]
+        with initialize_config_dir(CONFIGS, version_base="1.3"):
+            planned = run_spec(compose("run", overrides=chosen)).policy.cost
+        assert planned.window(8, 1, 0) > planned.window(1, 1, 0) > 0
+        return planned.window(3, 1, 3) - planned.window(3, 1, 0)
+
+    assert price("prompt_lookup") == 0
+    assert price("qwen_mtp") > 0
