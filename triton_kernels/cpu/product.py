@@ -19,7 +19,6 @@ import torch
 from llvmlite import ir
 from numba import types
 from torch import Tensor
-from torch.nn.functional import pad
 
 from triton_kernels.cpu.jit import F32, entry, intrinsic, rounded, tensor
 
@@ -30,8 +29,13 @@ WORDS = {torch.float32: np.uint32, torch.bfloat16: np.uint16}
 
 def panels_of(weight: Tensor) -> Tensor:
     """[out, in] -> [panels, in, LANES], outputs past the last one 0."""
-    short = -len(weight) % LANES
-    return pad(weight, (0, 0, 0, short)).unflatten(0, (-1, LANES)).transpose(1, 2).contiguous()
+    whole = len(weight) // LANES
+    panels = weight.new_zeros(-(-len(weight) // LANES), weight.shape[1], LANES)
+    full, rest = weight[: whole * LANES], weight[whole * LANES :]
+    panels[:whole] = full.unflatten(0, (whole, LANES)).transpose(1, 2)
+    if len(rest):
+        panels[whole, :, : len(rest)] = rest.T
+    return panels
 
 
 def _block(rows: int) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from mtp.targets.loading.weights import Stored, stored_in
 from mtp.targets.qwen.config import QwenConfig
 from mtp.targets.qwen.family import model_shapes
 from tests.support.checkpoints import write_qwen3_5
+from triton_kernels.product import form_of
 
 CONFIG = {
     "model_type": "qwen3_5_text",  # with gated queries, whose halves are taken apart
@@ -40,7 +41,9 @@ GROWTH = """
 import sys, torch
 from mtp.targets import load_target
 torch.set_num_threads(1)
-torch.nn.functional.linear(torch.ones(2, 8), torch.ones(8, 8))
+from triton_kernels.product import Matrix
+for dtype in (torch.float32, torch.bfloat16):  # compilers are no weights
+    Matrix(torch.ones(8, 8, dtype=dtype))(torch.ones(2, 8, dtype=dtype))
 def memory(name):
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(name))) * 1024
@@ -87,8 +90,15 @@ def test_peak_memory_is_that_of_the_weights(large: tuple[Path, int], dtype: str)
         check=False,
     )
     assert out.returncode == 0, out.stderr
-    share = int(out.stdout) / (numbers * {"bf16": 2, "fp32": 4}[dtype])
-    assert 0.95 < share <= 1.15
+    kind = {"bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
+    share = int(out.stdout) / (numbers * kind.itemsize)
+    limit = 1.15
+    if form_of(torch.zeros(1, 1, dtype=kind)):
+        # the embedding is also the head, which is laid out for products; so is every other matrix,
+        # one at a time, and its plain form is freed
+        head, largest = CONFIG["vocab_size"], 2 * CONFIG["intermediate_size"]
+        limit += 1.1 * (head + largest) * CONFIG["hidden_size"] / numbers
+    assert 0.95 < share <= limit
 
 
 @pytest.mark.parametrize("stored", [torch.float16, torch.float32, torch.bfloat16], ids=str)
