@@ -26,6 +26,7 @@ from bench.gpu import mixers as gpu_mixers
 from bench.inputs.windows import WindowData, moved, random_window
 from bench.ops.device_time import median_us
 from bench.rows import RESULTS
+from mtp.files import whole
 from triton_kernels.launch import jit, tl
 
 STAGES = ("all", "accept", "plan")
@@ -278,7 +279,8 @@ def main() -> int:
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"gpu_check_{name.replace(' ', '_')}_{time.strftime('%Y%m%d_%H%M%S')}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
+    with whole(path) as aside:
+        aside.write_text(json.dumps(report, indent=2) + "\n")
     print(*found, f"written to {path}", sep="\n")
     return 1 if found else 0
 

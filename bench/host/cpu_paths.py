@@ -8,7 +8,6 @@ Further arguments are overrides of a run (`target.dtype=fp32`).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import time
@@ -18,8 +17,8 @@ from unittest import mock
 
 import torch
 
-from bench.decoding.runs import LoadedModel, load
-from bench.host.window_parts import WINDOWS, prompts_of
+from bench.decoding.runs import LoadedModel
+from bench.host.window_parts import WINDOWS, loaded, parser_of, prompts_of
 from experiments.config.checks import BadInput
 from experiments.profile import Measurement
 from triton_kernels import attention, causal_conv, gated_delta, gated_delta_commit, product
@@ -57,23 +56,12 @@ def measure(models: dict[str, Measurement], depth: int, passes: int) -> dict[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--target", default="tiny_qwen")
-    parser.add_argument("--drafter")
-    parser.add_argument("--context", type=int, default=64, help="tokens of each slot")
-    parser.add_argument("--depth", type=int, default=0, help="drafts after each window")
-    parser.add_argument("--passes", type=int, default=12, help="windows of each kind and path")
-    options, more = parser.parse_known_args(arguments)
+    options, more = parser_of(str(__doc__)).parse_known_args(arguments)
     models: dict[str, LoadedModel] = {}
     try:
         for path in PATHS:
             with kernel_path(path):
-                overrides = ["device.threads=1", *more]
-                models[path] = load(
-                    options.target, options.drafter, slots=4, rows=16, more=overrides
-                )
+                models[path] = loaded(options, more)
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2

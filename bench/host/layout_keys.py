@@ -19,6 +19,7 @@ from mtp.costs import LinearCost
 from mtp.engine import Engine
 from mtp.execution.tape import TapeExecutor
 from mtp.executor import Limits
+from mtp.files import whole
 from mtp.graphs.tape import TapeGraphs
 from mtp.layouts import KEYS, Keyed, LayoutCache, LayoutKey, count_layouts, layout_key
 from mtp.layouts.stats import layout_stats
@@ -146,7 +147,9 @@ def main() -> None:
     for drafter in DRAFTERS:
         print(f"\ndrafter: {drafter}\n", *table(found, drafter), sep="\n")
     head = json.dumps({"evidence": "synthetic", "seconds_per_pair": 2 * CAPTURE_S})
-    FILE.write_text(head[:-1] + ', "cells": [\n' + ",\n".join(map(json.dumps, found)) + "\n]}\n")
+    with whole(FILE) as aside:
+        lines = ",\n".join(map(json.dumps, found))
+        aside.write_text(f'{head[:-1]}, "cells": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from mtp.drafters import load_qwen_mtp
 from mtp.engine import Engine
 from mtp.execution.model import ModelExecutor
 from mtp.executor import PhaseTimes
+from mtp.files import whole
 from mtp.graphs.backends import CpuGraphs
 from mtp.layouts import Eager, Keyed, Layout, LayoutCache
 from mtp.policies import RotateGrow
@@ -121,7 +122,8 @@ def main() -> None:
         "torch": torch.__version__,
         "threads": 1,
     }
-    FILE.write_text(json.dumps({**machine, "cells": found}, indent=1) + "\n")
+    with whole(FILE) as aside:
+        aside.write_text(json.dumps({**machine, "cells": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

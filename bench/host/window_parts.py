@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from bench.decoding.runs import LoadedModel, Text, load
 from experiments.config.checks import BadInput
 from experiments.profile import Cell, Measurement
+from mtp.files import whole
 from mtp.profiling import profiling_ranges
 
 WINDOWS = {"1": (1, 1), "4 x 1": (4, 4), "4 x 2": (8, 4), "4 x 4": (16, 4)}  # rows, slots
@@ -48,6 +49,24 @@ KINDS = {
 }
 OTHER = "other operations"
 SHOWN = list(dict.fromkeys([*KINDS.values(), OTHER]))
+
+
+def parser_of(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", default="tiny_qwen")
+    parser.add_argument("--drafter")
+    parser.add_argument("--context", type=int, default=64, help="tokens of each slot")
+    parser.add_argument("--depth", type=int, default=0, help="drafts after each window")
+    parser.add_argument("--passes", type=int, default=12, help="windows of each kind")
+    return parser
+
+
+def loaded(options: argparse.Namespace, more: Sequence[str]) -> LoadedModel:
+    """What the arguments ask for, on one thread, with room for every window. Raises BadInput."""
+    overrides = ["device.threads=1", *more]
+    return load(options.target, options.drafter, slots=4, rows=16, more=overrides)
 
 
 def prompts_of(model: LoadedModel, length: int) -> list[Text]:
@@ -95,20 +114,11 @@ def table(of: dict[str, dict[str, float]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--target", default="tiny_qwen")
-    parser.add_argument("--drafter")
-    parser.add_argument("--context", type=int, default=64, help="tokens of each slot")
-    parser.add_argument("--depth", type=int, default=0, help="drafts after each window")
-    parser.add_argument("--passes", type=int, default=15, help="windows of each kind")
+    parser = parser_of(str(__doc__))
     parser.add_argument("--out", type=Path, help="a JSON file")
     options, more = parser.parse_known_args(arguments)
     try:
-        model = load(
-            options.target, options.drafter, slots=4, rows=16, more=["device.threads=1", *more]
-        )
+        model = loaded(options, more)
     except BadInput as wrong:
         print(f"error: {wrong}", file=sys.stderr)
         return 2
@@ -121,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{model.name} in {model.dtype}, 1 thread, {options.context} tokens, {torch.__version__}")
     print(table(found))
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        with whole(options.out) as aside:
+            aside.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

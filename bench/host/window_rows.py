@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from bench.rows import RESULTS
+from mtp.files import whole
 from mtp.targets import load_target
 from mtp.targets.decoder import DecoderTarget
 from mtp.targets.qwen.config import QwenConfig
@@ -146,9 +147,8 @@ def main() -> None:
         "threads": options.threads,
         "samples": options.samples,
     }
-    (RESULTS / "window_rows_cpu.json").write_text(
-        json.dumps(machine | {"dtype": "bf16", "windows": rows}, indent=1) + "\n"
-    )
+    with whole(RESULTS / "window_rows_cpu.json") as aside:
+        aside.write_text(json.dumps(machine | {"dtype": "bf16", "windows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

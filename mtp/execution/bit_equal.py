@@ -36,7 +36,8 @@ def fewest_rows(target: Target) -> int:
     """2 where a product of one row has other bits than one of more: a window of one row is padded
     then, at the same cost. Else 1."""
     if target not in _FEWEST:
-        _FEWEST[target] = 3 - len(bit_equal_row_counts(target.linear_weights(), rows=2))
+        equal = bit_equal_row_counts(target.linear_weights(), rows=2)
+        _FEWEST[target] = 1 if 1 in equal else 2
     return _FEWEST[target]
 
 

@@ -11,10 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from triton_kernels.cpu.jit import F32, as_float, compiled, entry, exp, finite, fma, rounded, tensor
+from triton_kernels.cpu.jit import (
+    F32,
+    WORDS,
+    as_float,
+    compiled,
+    entry,
+    exp,
+    finite,
+    fma,
+    rounded,
+    tensor,
+)
 
 BLOCK = 64  # cache rows
-WORDS = {torch.float32: np.uint32, torch.bfloat16: np.uint16}  # how kernels read a dtype
 
 
 @compiled

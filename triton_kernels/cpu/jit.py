@@ -12,6 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import torch
 from llvmlite import ir
 from numba import carray, types
 from numba.extending import overload
@@ -19,6 +20,7 @@ from numba.extending import overload
 intrinsic: Any = numba.extending.intrinsic  # its own types know the decorator only
 
 F32 = np.float32
+WORDS = {torch.float32: np.uint32, torch.bfloat16: np.uint16}  # how kernels read a dtype
 _HERE = Path(__file__).parent
 
 
@@ -112,8 +114,8 @@ def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
 
 def rounded(number, like):
     """The bits of an fp32 number in the dtype of `like`: uint32, or uint16 for bf16 (to nearest,
-    ties to even)."""
-    raise NotImplementedError
+    ties to even). Exists in compiled code only, as `_rounded` has it for each dtype."""
+    raise TypeError("called outside compiled code")
 
 
 @overload(rounded, inline="always")
@@ -130,8 +132,9 @@ def _rounded(number, like):
 
 
 def finite(bits):
-    """As `nan_to_num`: NaN becomes 0, an infinity the largest number of its sign."""
-    raise NotImplementedError
+    """As `nan_to_num`: NaN becomes 0, an infinity the largest number of its sign. Exists in
+    compiled code only, as `_finite` has it for each dtype."""
+    raise TypeError("called outside compiled code")
 
 
 @overload(finite, inline="always")

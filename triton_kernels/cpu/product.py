@@ -20,11 +20,10 @@ from llvmlite import ir
 from numba import types
 from torch import Tensor
 
-from triton_kernels.cpu.jit import F32, entry, intrinsic, rounded, tensor
+from triton_kernels.cpu.jit import F32, WORDS, entry, intrinsic, rounded, tensor
 
 LANES = 64
 SHARED = 1 << 12  # steps of panels from which on several threads pay
-WORDS = {torch.float32: np.uint32, torch.bfloat16: np.uint16}
 
 
 def panels_of(weight: Tensor) -> Tensor:
